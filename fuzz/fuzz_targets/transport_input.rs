@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, Time};
 use clearway_transport::{
-    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Undelivered, Unfinished,
+    App, Arrival, Buffer, Config, Endpoint, Order, Owner, Reason, StreamKey, Undelivered,
+    Unfinished,
 };
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{HEADER_LENGTH, seal};
@@ -28,7 +29,7 @@ struct TestApp {
     used: usize,
     next: u32,
     delivered: Vec<Buffer>,
-    accepted: Option<FlowKey>,
+    accepted: Option<StreamKey>,
 }
 
 impl TestApp {
@@ -101,11 +102,11 @@ impl App for TestApp {
     fn accept(
         &mut self,
         _: Owner,
-        flow: FlowKey,
+        key: StreamKey,
         _: SocketAddr,
         _: SocketAddr,
     ) -> Option<(Owner, u64)> {
-        self.accepted = Some(flow);
+        self.accepted = Some(key);
         Some((OWNER, WINDOW))
     }
 
@@ -145,15 +146,19 @@ impl Side {
     }
 }
 
-/// A server with a flow that a client has opened, and the flow id that the server gave it.
-fn open(now: Time) -> (Side, SocketAddr, u64) {
+/// A server with a flow that a client has opened, of a connection or shared by such, and the flow
+/// id that the server gave it.
+fn open(now: Time, is_shared: bool) -> (Side, SocketAddr, u64) {
     let (mut client, mut server) = (Side::new(1, now), Side::new(2, now));
     server.endpoint.listen(7, OWNER).expect("free");
-    let key = client
-        .endpoint
-        .connect(now, OWNER, client.address, server.address, 7, WINDOW)
-        .expect("room");
-    client.endpoint.send(now, key, 0, 100);
+    let (endpoint, from, to) = (&mut client.endpoint, client.address, server.address);
+    if is_shared {
+        let key = endpoint.connect_shared(now, from, to, 7, WINDOW).expect("room");
+        endpoint.open_stream(now, key, OWNER, WINDOW).expect("room");
+    } else {
+        let key = endpoint.connect(now, OWNER, from, to, 7, WINDOW).expect("room");
+        endpoint.send(now, key, 0, 100);
+    }
     let mut flow = 0;
     for _ in 0..4 {
         for (from, packet) in client.transmit(now) {
@@ -180,13 +185,15 @@ fn open(now: Time) -> (Side, SocketAddr, u64) {
             );
         }
     }
-    assert!(flow != 0 && server.app.delivered.len() == 1);
+    let delivered = usize::from(!is_shared);
+    assert!(flow != 0 && server.app.accepted.is_some());
+    assert_eq!(server.app.delivered.len(), delivered);
     (server, client.address, flow)
 }
 
 fuzz_target!(|input: &[u8]| {
     let mut now = Time::from_ns(1_000_000_000);
-    let (mut server, peer, flow) = open(now);
+    let (mut server, peer, flow) = open(now, input.len() % 2 == 1);
     let mut rest = input;
     while let [control, length, tail @ ..] = rest {
         let length = (usize::from(*length) * (1 + usize::from(control >> 6))).min(tail.len());

@@ -55,7 +55,7 @@ pub use operation::{
 };
 pub use streams::{
     clearway_accept_stream, clearway_open_stream, clearway_set_priority, clearway_set_unordered,
-    clearway_start_open_stream, clearway_take_streams,
+    clearway_share_flows, clearway_start_open_stream, clearway_take_streams,
 };
 pub use tcp::{
     clearway_tcp_abort, clearway_tcp_accept, clearway_tcp_addresses, clearway_tcp_close,

@@ -51,6 +51,20 @@ int main(int count, char **arguments) {
     CHECK(clearway_accept(server, 10 * SECOND, &far, NULL) == 0);
     CHECK(clearway_accept_stream(server, 0, &accepted, &parent) == CLEARWAY_WOULD_BLOCK);
 
+    /* Connections that share a flow. */
+    CHECK(clearway_share_flows(NULL, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_share_flows(client, 1) == 0);
+    for (int round = 0; round < 2; round++) {
+        uint64_t other = 0, others = 0;
+        CHECK(clearway_connect(client, arguments[3], 4000, 10 * SECOND, &other) == 0);
+        CHECK(clearway_accept(server, 10 * SECOND, &others, NULL) == 0);
+        say(client, other, "shared", server, others);
+        CHECK(clearway_close(client, other) == 0);
+        next(server, CLEARWAY_EVENT_CLOSED, &event);
+        CHECK(event.connection == others);
+    }
+    CHECK(clearway_share_flows(client, 0) == 0);
+
     /* One that is waited for, and one by events. */
     CHECK(clearway_open_stream(client, near, 10 * SECOND, &stream) == 0 && stream != near);
     CHECK(clearway_accept_stream(server, 10 * SECOND, &accepted, &parent) == 0);

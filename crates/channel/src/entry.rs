@@ -328,6 +328,18 @@ entries! {
                 connection: u64
             }
         }
+        /// The same as `Connect`, of a connection that shares its way through the network with
+        /// others of the user to the same peer which are opened so.
+        CONNECT_SHARED = 21 => ConnectShared {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// Host and port to connect to.
+                peer: SocketAddr
+            }
+        }
     }
 }
 

@@ -56,7 +56,7 @@ fn an_app_of_no_common_version_is_told_what_to_update() {
     let (code, message) = told(json!({"min": 7, "max": 8}));
     assert_eq!(code, Code::Mismatch);
     assert!(message.contains("understands versions 7 to 8 of the channel"), "{message}");
-    assert!(message.contains("this daemon versions 1 to 5; update the daemon"), "{message}");
+    assert!(message.contains("this daemon versions 1 to 6; update the daemon"), "{message}");
     let (code, message) = told(json!("0123456789abcdef"));
     assert_eq!(code, Code::Mismatch);
     assert!(message.contains("a layout without a version (0123456789abcdef)"), "{message}");

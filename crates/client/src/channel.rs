@@ -70,6 +70,8 @@ pub struct Channel {
     pub(crate) options: Options,
     pub(crate) listeners: Vec<OpenListener>,
     pub(crate) takes_streams: bool,
+    /// Connections that are opened share flows.
+    pub(crate) shares_flows: bool,
 }
 
 /// A port that is open, as it was asked for and as it is.
@@ -148,6 +150,7 @@ impl Channel {
             options: options.clone(),
             listeners: Vec::new(),
             takes_streams: false,
+            shares_flows: false,
         })
     }
 
@@ -245,7 +248,11 @@ impl Channel {
     pub fn start_connect(&mut self, peer: SocketAddr) -> Result<Token, Error> {
         self.make_room_for_command()?;
         let token = self.next_token();
-        self.submit(&Command::Connect { token: token.as_u64(), peer });
+        let name = token.as_u64();
+        self.submit(&match self.shares_flows {
+            true => Command::ConnectShared { token: name, peer },
+            false => Command::Connect { token: name, peer },
+        });
         self.connecting.insert(token, Attempt { peer, is_abandoned: false, is_stream: false });
         Ok(token)
     }

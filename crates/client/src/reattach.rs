@@ -59,6 +59,7 @@ impl Channel {
         }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut fresh = self.attach_again(timeout, deadline)?;
+        fresh.share_flows(self.shares_flows);
         if self.takes_streams {
             fresh.take_streams(true)?;
         }

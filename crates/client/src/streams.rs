@@ -59,6 +59,17 @@ impl Channel {
         Ok(())
     }
 
+    /// Whether connections that are opened from now on share their way through the network: all of
+    /// this user's to one port of a host have one, as streams of a connection do, and each has
+    /// messages, order, credit and an end of its own. Many of them cost less so, and are opened
+    /// without a handshake each; they share what is lost, and how much may be sent at a time. A
+    /// peer of an older release shares none: they then have one each. Such a connection has no
+    /// streams and no one-sided operations, and [`set_silence`](Self::set_silence) means nothing
+    /// to it. At first they have a way each.
+    pub fn share_flows(&mut self, are_shared: bool) {
+        self.shares_flows = are_shared;
+    }
+
     /// What a connection may send beside its streams, and each stream beside the others: of those
     /// that have something to send, the ones of the lowest `urgency` (0 to 7, at first 3) share
     /// what the network takes, each by its `weight` (1 to 256, at first 16); others wait. Holds for

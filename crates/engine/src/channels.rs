@@ -75,6 +75,8 @@ pub(crate) struct Channels {
     pub(crate) violations: Vec<(u32, Violation)>,
     /// Buffers with bytes of TCP that apps have released.
     released_bytes: Vec<ReleasedBytes>,
+    /// Connections that were to share a flow, and whose peers share none: to be begun anew.
+    pub(crate) unshared: Vec<Owner>,
     /// Pings that were answered: id and round-trip time.
     pub(crate) pongs: Vec<(u64, Result<u64, PingFailure>)>,
 }
@@ -333,7 +335,7 @@ impl App for Channels {
     fn accept(
         &mut self,
         listener: Owner,
-        flow: FlowKey,
+        key: StreamKey,
         local: SocketAddr,
         peer: SocketAddr,
     ) -> Option<(Owner, u64)> {
@@ -341,7 +343,7 @@ impl App for Channels {
             return None;
         }
         let channel = self.channel(listener.channel)?;
-        let Some(slot) = channel.accept(peer, Link::Flow(flow.into())) else {
+        let Some(slot) = channel.accept(peer, Link::Flow(key)) else {
             self.counters.connections_refused += 1;
             return None;
         };
@@ -370,6 +372,17 @@ impl App for Channels {
         let peer = connection.peer;
         if let Some(token) = connection.connected() {
             channel.tell(Completion::Connected { token, connection: id, peer });
+        }
+    }
+
+    fn unshared(&mut self, owner: Owner, flow: Option<FlowKey>) {
+        let Some(connection) = self.connection(owner) else { return };
+        match flow {
+            Some(flow) => connection.link = Link::Flow(flow.into()),
+            None => {
+                (connection.link, connection.shares) = (Link::Resolving, false);
+                self.unshared.push(owner);
+            }
         }
     }
 

@@ -59,7 +59,7 @@ pub use frames::{VifSpec, VifTexts};
 pub use group::{Clock, Group};
 pub use host::{HostState, Nic};
 pub use idle::Idle;
-pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
+pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, SharedWay, Target, Waiting};
 pub use operations::{
     AskedState, CopyingState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState,
     WaitingState,

@@ -8,6 +8,7 @@
 //! | `connections`, `resolving` | how connections begin and end, and what waits for a neighbour meanwhile |
 //! | `heads` | the headers of what comes next |
 //! | `departures`, `paths` | what leaves, and its headers |
+//! | `shared` | which connections share a flow |
 //! | `siblings` | connections to apps that other engines of the host serve |
 
 mod commands;
@@ -16,6 +17,7 @@ mod departures;
 mod heads;
 mod paths;
 mod resolving;
+mod shared;
 mod siblings;
 mod state;
 
@@ -39,6 +41,8 @@ use heads::Heads;
 use paths::Paths;
 use resolving::Resolving;
 pub use resolving::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
+use shared::SharedFlows;
+pub use shared::SharedWay;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,6 +56,7 @@ pub(crate) struct Messages {
     /// Over the host's others, by their places.
     paths_elsewhere: Vec<Paths>,
     pub(crate) resolving: Resolving,
+    shared: SharedFlows,
     /// Which other engine listens on a service port.
     listeners_elsewhere: HashMap<u16, usize>,
     /// A packet waits for room in a lane.
@@ -119,6 +124,7 @@ impl Messages {
             paths: Paths::default(),
             paths_elsewhere: (0..other_nics).map(|_| Paths::default()).collect(),
             resolving: Resolving::default(),
+            shared: SharedFlows::default(),
             listeners_elsewhere: HashMap::new(),
             waits_for_lane: false,
             failed_pings: Vec::new(),

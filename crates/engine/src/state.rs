@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::frames::VifTexts;
 use crate::host::HostState;
-use crate::messages::ResolvingState;
+use crate::messages::{ResolvingState, SharedWay};
 use crate::operations::{CopyingState, ExchangeState, RegionState};
 use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 10;
+pub const STATE_VERSION: u32 = 11;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,6 +89,8 @@ pub struct MessagesState {
     pub endpoint: EndpointState,
     /// What waits for neighbours.
     pub resolving: ResolvingState,
+    /// The flows that connections share, by their ids.
+    pub shared: Vec<(SharedWay, u64)>,
     /// Which other engine listens on a service port.
     pub listeners_elsewhere: Vec<(u16, u32)>,
 }
@@ -169,6 +171,8 @@ pub struct ConnectionState {
     pub connecting: Option<u64>,
     /// Another host has opened it.
     pub is_accepted: bool,
+    /// Its app wants to share a flow.
+    pub shares: bool,
     /// The app has closed.
     pub is_closing: bool,
     /// Sends taken, those of them that are finished, and those that the app knows to be.

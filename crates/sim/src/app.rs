@@ -185,6 +185,8 @@ pub(crate) struct App {
     operations: Option<Operations>,
     /// It opens streams of its connections.
     has_streams: bool,
+    /// Its connections share flows.
+    shares_flows: bool,
     wishes: Wishes,
 }
 
@@ -204,6 +206,9 @@ impl App {
         }
         let speaks_tcp =
             matches!(character.role, Role::StreamServer { .. } | Role::StreamClient { .. });
+        let has_streams = Random::new(seed ^ 0x5).chance(1, 2);
+        // Shared ones have neither streams nor operations.
+        let may_share_flows = !has_streams && !character.shares;
         Self {
             id,
             streams: speaks_tcp.then(|| Streams::new(id, seed)),
@@ -225,7 +230,8 @@ impl App {
             next_attempt: Time::ZERO,
             held: VecDeque::new(),
             radio,
-            has_streams: Random::new(seed ^ 0x5).chance(1, 2),
+            has_streams,
+            shares_flows: may_share_flows && Random::new(seed ^ 0x6).chance(2, 3),
             wishes: Wishes::default(),
         }
     }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, Time};
 use clearway_transport::{
-    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Undelivered,
+    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, StreamKey, Undelivered,
 };
 use clearway_wire::Ecn;
 
@@ -61,11 +61,11 @@ impl App for Echo {
     fn accept(
         &mut self,
         _: Owner,
-        flow: FlowKey,
+        key: StreamKey,
         _: SocketAddr,
         _: SocketAddr,
     ) -> Option<(Owner, u64)> {
-        self.flows.push(flow);
+        self.flows.push(key.flow);
         Some((owner(self.flows.len() - 1), WINDOW))
     }
 

@@ -15,6 +15,11 @@ pub struct Owner {
     pub connection: u32,
 }
 
+impl Owner {
+    /// No connection.
+    pub(crate) const NOBODY: Self = Self { channel: u32::MAX, connection: u32::MAX };
+}
+
 /// A contiguous piece of an app's receive pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffer {
@@ -212,7 +217,7 @@ pub trait App {
     fn accept(
         &mut self,
         listener: Owner,
-        flow: FlowKey,
+        key: StreamKey,
         local: SocketAddr,
         peer: SocketAddr,
     ) -> Option<(Owner, u64)>;
@@ -225,6 +230,11 @@ pub trait App {
 
     /// A connection that was begun here is established.
     fn connected(&mut self, owner: Owner);
+
+    /// The peer's daemon shares no flows. The one that was begun for this connection, and for
+    /// others, is its own now, and [`App::connected`] follows; or it is another's, and this one is
+    /// to be begun anew, if that is `None`.
+    fn unshared(&mut self, _owner: Owner, _flow: Option<FlowKey>) {}
 
     /// A connection has ended, or could not be made. Nothing more will come of it.
     fn closed(&mut self, owner: Owner, reason: Reason);

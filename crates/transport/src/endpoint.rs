@@ -18,7 +18,9 @@ use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
-use crate::flow::{Flow, FlowBooks, FlowInfo, NoStream, Parameters, Priority, StreamInfo, Wants};
+use crate::flow::{
+    Flow, FlowBooks, FlowInfo, Listeners, NoStream, Parameters, Priority, StreamInfo, Wants,
+};
 use crate::shares::Shares;
 
 mod audit;
@@ -41,7 +43,8 @@ use peers::Peers;
 pub use receive::Arrival;
 pub use state::FlowMemory;
 use strangers::{Ping, Reply};
-use table::{Keyed, Slot};
+pub(crate) use table::Keyed;
+use table::Slot;
 
 /// Bits of a flow id that are its slot; the others are a secret that a stranger has to guess.
 const SLOT_BITS: u32 = 18;
@@ -155,7 +158,7 @@ pub struct Endpoint {
     /// Which hosts have opened the flows that were not begun here.
     shares: Shares,
     closed: Closed,
-    listeners: HashMap<u16, Owner, Keyed>,
+    listeners: Listeners,
     /// Service ports that another engine of this host listens on.
     elsewhere: HashSet<u16, Keyed>,
     ready: VecDeque<u32>,
@@ -388,12 +391,46 @@ impl Endpoint {
         service_port: u16,
         window: u64,
     ) -> Option<FlowKey> {
+        let flow = self.begin(now, owner, (local, remote), service_port, window)?;
+        Some(self.insert(now, flow))
+    }
+
+    /// The same for connections that share the flow, if the peer's daemon knows how to: each is
+    /// opened by [`Endpoint::open_stream`], which needs not wait, and is told that it is connected
+    /// when the listener has accepted it. The flow ends with the last of them. If the peer's daemon
+    /// does not know how: see [`App::unshared`].
+    pub fn connect_shared(
+        &mut self,
+        now: Time,
+        local: SocketAddr,
+        remote: SocketAddr,
+        service_port: u16,
+        window: u64,
+    ) -> Option<FlowKey> {
+        let flow = self.begin(now, Owner::NOBODY, (local, remote), service_port, window)?;
+        Some(self.insert(now, flow.share()))
+    }
+
+    fn begin(
+        &mut self,
+        now: Time,
+        owner: Owner,
+        (local, remote): (SocketAddr, SocketAddr),
+        service_port: u16,
+        window: u64,
+    ) -> Option<Flow> {
         let local_id = self.reserve()?;
         let (token, seed) = (self.secrets.next(), self.secrets.next());
         let parameters = Parameters { owner, local_id, local, remote, window, seed };
         let known = self.peers.find(remote.ip());
-        let flow = Flow::connect(now, &self.config, parameters, service_port, token, known);
-        Some(self.insert(now, flow))
+        Some(Flow::connect(now, &self.config, parameters, service_port, token, known))
+    }
+
+    /// True if a flow is shared, and its connections can be opened.
+    #[must_use]
+    pub fn is_shared(&self, key: FlowKey) -> bool {
+        let flow = self.slots.get(key.slot()).and_then(|slot| slot.flow.as_deref());
+        flow.is_some_and(|flow| flow.local_id() == key.0 && flow.is_shared())
     }
 
     /// Sends a message whose bytes stand at `offset` of the app's transmit pool, where they stay
@@ -504,9 +541,11 @@ impl Endpoint {
         let StreamKey { flow: key, stream } = of.into();
         let Some(flow) = self.flow(key) else { return };
         if stream != 0 {
-            flow.abort_stream(stream, reason, app);
-            // No time is told here: an alarm counts from this turn's.
-            return self.queue(self.turn.began, key.slot());
+            if flow.abort_stream(stream, reason, app) {
+                // No time is told here: an alarm counts from this turn's.
+                return self.queue(self.turn.began, key.slot());
+            }
+            return self.remove(key.slot(), app);
         }
         flow.end_streams(app);
         self.tell_aborted(key.slot(), reason);

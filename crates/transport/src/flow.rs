@@ -40,11 +40,12 @@ mod transmit;
 use arrivals::Arrivals;
 pub use books::FlowBooks;
 use opening::Connecting;
-pub(crate) use opening::Request;
+pub(crate) use opening::{Opened, Request};
 use ports::Ports;
 pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
+pub(crate) use streams::Listeners;
 #[cfg(test)]
 pub(crate) use streams::STREAMS_MAX;
 use streams::Streams;
@@ -132,6 +133,8 @@ pub(crate) struct Flow {
     close_waits: bool,
     /// Both ends know one-sided operations.
     takes_operations: bool,
+    /// It is nobody's: its connections are streams, see `streams/shared.rs`.
+    is_shared: bool,
     /// Send an ack-eliciting packet whatever the congestion window says.
     probe_due: bool,
     /// Other streams have something to send.
@@ -178,7 +181,8 @@ pub(crate) struct Flow {
     packets_lost: u64,
     /// The syn that opened the flow, if it is the peer's.
     request: Option<Request>,
-    /// The service port at the peer, of a flow that was begun here.
+    /// The service port at the peer, of a flow that was begun here; and of a shared one the port
+    /// here, if the peer has begun it.
     service_port: u16,
     setup_packets: u32,
     setup_retries: u32,
@@ -221,6 +225,7 @@ impl Flow {
             gap_ns: 0,
             close_waits: false,
             takes_operations: false,
+            is_shared: false,
             probe_due: false,
             streams_due: false,
             streams: None,
@@ -291,9 +296,19 @@ impl Flow {
         self.marking.is_on() && !self.is_connecting()
     }
 
-    /// True if an app still holds the connection.
+    /// True if an app still holds the connection that has opened the flow.
     pub(crate) const fn has_app(&self) -> bool {
-        !matches!(self.state, State::Drained { .. })
+        !self.is_over() && !self.is_shared
+    }
+
+    /// Both ends have closed.
+    const fn is_over(&self) -> bool {
+        matches!(self.state, State::Drained { .. })
+    }
+
+    /// True if it is nobody's, and its connections are streams.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// True if the peer has opened it.
@@ -382,8 +397,7 @@ impl Flow {
     /// others along.
     pub(crate) fn close(&mut self, stream: u32, app: &mut impl App) -> Outcome {
         if stream != 0 {
-            self.with_streams(|all| all.close(stream, app));
-            return Outcome::Continue;
+            return self.close_stream(stream, app);
         }
         match self.state {
             State::Connecting(_) => Outcome::Ended(Reason::Closed),

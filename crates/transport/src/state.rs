@@ -80,6 +80,8 @@ pub struct FlowState {
     pub request: Option<RequestState>,
     /// Both ends know one-sided operations.
     pub takes_operations: bool,
+    /// It is nobody's: its connections are streams.
+    pub is_shared: bool,
     /// Both ends know streams: these are the others.
     pub streams: Option<StreamsState>,
     /// What the next packets are to carry.
@@ -169,6 +171,8 @@ pub struct SideState {
     pub open_due: bool,
     /// The peer is known to have seen one.
     pub is_known: bool,
+    /// Its app waits to hear that the peer has accepted it.
+    pub awaits: bool,
     /// What it may send beside the others.
     pub priority: Priority,
 }

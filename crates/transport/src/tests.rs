@@ -22,6 +22,7 @@ mod flows;
 mod hostile;
 mod packets;
 mod paths;
+mod shared;
 mod spray;
 mod state;
 mod streams;
@@ -62,6 +63,8 @@ pub(crate) struct TestApp {
     ended: Vec<(Owner, Reason)>,
     /// Streams that were accepted.
     streams: Vec<(Owner, StreamKey)>,
+    /// What was begun to be shared, and is not.
+    unshared: Vec<(Owner, Option<FlowKey>)>,
     pongs: Vec<u64>,
     undelivered: Vec<Undelivered>,
 }
@@ -86,6 +89,7 @@ impl TestApp {
             closed: Vec::new(),
             ended: Vec::new(),
             streams: Vec::new(),
+            unshared: Vec::new(),
             pongs: Vec::new(),
             undelivered: Vec::new(),
         }
@@ -174,22 +178,29 @@ impl App for TestApp {
     fn accept(
         &mut self,
         listener: Owner,
-        flow: FlowKey,
+        key: StreamKey,
         _: SocketAddr,
         peer: SocketAddr,
     ) -> Option<(Owner, u64)> {
         if self.refuses {
             return None;
         }
-        self.accepted.push(flow);
+        self.accepted.push(key.flow);
         let connection = self.accepted.len() as u32;
         let owner = Owner { channel: listener.channel, connection };
+        if key.stream != 0 {
+            self.streams.push((owner, key));
+        }
         self.peers.insert(owner, peer.ip());
         Some((owner, self.window))
     }
 
     fn connected(&mut self, _: Owner) {
         self.connected += 1;
+    }
+
+    fn unshared(&mut self, owner: Owner, flow: Option<FlowKey>) {
+        self.unshared.push((owner, flow));
     }
 
     fn accept_stream(&mut self, parent: Owner, stream: StreamKey) -> Option<(Owner, u64)> {
@@ -346,6 +357,20 @@ impl Network {
             .endpoint
             .connect(self.now, owner, client.address, server.address, PORT, WINDOW)
             .expect("room")
+    }
+
+    /// The same for a flow that is to be shared.
+    fn begin_shared(&mut self) -> FlowKey {
+        let [client, server] = &mut self.hosts;
+        server.endpoint.listen(PORT, LISTENER).expect("free port");
+        let (from, to) = (client.address, server.address);
+        client.endpoint.connect_shared(self.now, from, to, PORT, WINDOW).expect("room")
+    }
+
+    /// Opens a connection by a flow of host 0.
+    fn open(&mut self, flow: FlowKey, owner: Owner) -> StreamKey {
+        let endpoint = &mut self.hosts[0].endpoint;
+        endpoint.open_stream(self.now, flow, owner, WINDOW).expect("room")
     }
 
     /// Connects and runs until both sides know.

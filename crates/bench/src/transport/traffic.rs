@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clearway_base::Time;
-use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason, Undelivered};
+use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason, StreamKey, Undelivered};
 
 /// What one flow is given to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +103,12 @@ impl App for Apps {
     fn accept(
         &mut self,
         listener: Owner,
-        flow: FlowKey,
+        key: StreamKey,
         _: SocketAddr,
         peer: SocketAddr,
     ) -> Option<(Owner, u64)> {
         // The listener's connection is its service port.
-        let owner = self.add(flow, peer, listener.connection as u16, Load::Silent);
+        let owner = self.add(key.flow, peer, listener.connection as u16, Load::Silent);
         self.side(owner).is_open = true;
         Some((owner, self.window))
     }

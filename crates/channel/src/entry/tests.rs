@@ -62,6 +62,7 @@ fn stream_command() -> impl Strategy<Value = Command> {
             Command::SetPriority { connection, urgency, weight }
         }),
         any::<u64>().prop_map(|connection| Command::SetUnordered { connection }),
+        (any::<u64>(), address()).prop_map(|(token, peer)| Command::ConnectShared { token, peer }),
     ]
 }
 

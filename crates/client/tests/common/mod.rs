@@ -423,11 +423,13 @@ impl Serving {
 
     fn handle(&mut self, command: Command) {
         match command {
-            Command::Connect { token, peer } => match peer.port() {
-                REFUSED => self.tell(Completion::ConnectFailed { token, code: Code::Refused }),
-                LATE => self.late.push(token),
-                port => self.open(token, port),
-            },
+            Command::Connect { token, peer } | Command::ConnectShared { token, peer } => {
+                match peer.port() {
+                    REFUSED => self.tell(Completion::ConnectFailed { token, code: Code::Refused }),
+                    LATE => self.late.push(token),
+                    port => self.open(token, port),
+                }
+            }
             Command::Send { connection, offset, length, .. } => {
                 let mut bytes = vec![0; length as usize];
                 self.end.read(offset, &mut bytes);

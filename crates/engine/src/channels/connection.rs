@@ -103,6 +103,8 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     /// Another host has opened it.
     is_accepted: bool,
+    /// Its app wants it to share a flow with others.
+    pub(crate) shares: bool,
     /// Sends taken from the app, and those of them that are finished.
     pub(super) submitted: u32,
     pub(super) sent: u32,
@@ -126,6 +128,7 @@ impl Connection {
             link,
             stage: connecting.map_or(Stage::Open, Stage::Connecting),
             is_accepted: false,
+            shares: false,
             submitted: 0,
             sent: 0,
             received: 0,

@@ -93,6 +93,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             }
             Command::Send { .. }
             | Command::Connect { .. }
+            | Command::ConnectShared { .. }
             | Command::SetSilence { .. }
             | Command::Share { .. }
             | Command::Unshare { .. }

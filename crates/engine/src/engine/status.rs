@@ -269,7 +269,8 @@ impl<X> Core<X> {
         FlowSnapshot {
             channel,
             connection: served.map_or(0, |channel| channel.id(connection)),
-            parent: Some(flow.connection),
+            parent: Some(flow.connection).filter(|parent| *parent != 0), // 0: a flow of nobody
+            peer: served.and_then(|channel| channel.peer(connection)).unwrap_or(flow.peer),
             state: info.state,
             in_flight_bytes: 0,
             messages_sent: info.messages_sent,

@@ -61,12 +61,10 @@ impl Messages {
                 self.release(&mut common.channels, now, channel, buffers.as_slice());
             }
             Command::Connect { token, peer } => {
-                let peer = clearway_channel::canonical(peer);
-                if let Err(code) = self.connect(common, now, channel, token, peer)
-                    && let Some(channel) = common.channels.channel(channel)
-                {
-                    channel.tell(Completion::ConnectFailed { token, code });
-                }
+                self.take_connect(common, now, channel, token, peer, false);
+            }
+            Command::ConnectShared { token, peer } => {
+                self.take_connect(common, now, channel, token, peer, true);
             }
             Command::OpenStream { token, connection } => {
                 if let Err(code) = self.open_stream(common, now, channel, token, connection)

@@ -15,13 +15,32 @@ use crate::control::PingFailure;
 use crate::engine::headers_bytes;
 
 impl Messages {
-    pub(super) fn connect(
+    /// An app wants to connect, by a flow that is `shared` or of its own.
+    pub(super) fn take_connect(
         &mut self,
         common: &mut Common,
         now: Time,
         id: u32,
         token: u64,
         peer: SocketAddr,
+        shared: bool,
+    ) {
+        let peer = clearway_channel::canonical(peer);
+        if let Err(code) = self.connect(common, now, id, token, peer, shared)
+            && let Some(channel) = common.channels.channel(id)
+        {
+            channel.tell(Completion::ConnectFailed { token, code });
+        }
+    }
+
+    fn connect(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        id: u32,
+        token: u64,
+        peer: SocketAddr,
+        shared: bool,
     ) -> Result<(), Code> {
         if common.host.is_here(peer.ip()) {
             return match self.endpoint.listener(peer.port()) {
@@ -38,6 +57,7 @@ impl Messages {
         }
         let channel = common.channels.channel(id).ok_or(Code::Internal)?;
         let slot = channel.open(peer, Link::Resolving, Some(token)).ok_or(Code::Limit)?;
+        channel.connection(slot).into_iter().for_each(|it| it.shares = shared);
         let waiting = Waiting::Connect { channel: id, slot, service_port: peer.port() };
         self.resolve(common, now, waiting, target);
         Ok(())

@@ -11,10 +11,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_channel::Code;
-use clearway_transport::Owner;
+use clearway_transport::{Owner, StreamKey};
 use serde::{Deserialize, Serialize};
 
 use super::Messages;
+use super::shared::SharedWay;
 use crate::channels::Link;
 use crate::common::Common;
 use crate::control::PingFailure;
@@ -222,6 +223,9 @@ impl Messages {
     /// many attempts that was.
     #[inline]
     pub(super) fn go_on_resolved(&mut self, common: &mut Common, now: Time) -> usize {
+        if !common.channels.unshared.is_empty() {
+            self.connect_unshared(common, now);
+        }
         while let Some((nic, address, is_known)) = common.host.poll_settled() {
             self.resolving.settle(NextHop { nic, address }, is_known);
         }
@@ -255,17 +259,25 @@ impl Messages {
             Waiting::Connect { channel, slot, service_port } => {
                 let owner = Owner { channel, connection: slot };
                 let Some(channel) = common.channels.channel(channel) else { return };
-                let window = channel.window();
+                let (window, user) = (channel.window(), channel.user);
                 let Some(connection) = channel.connection(slot) else { return };
-                match self.endpoint.connect(now, owner, local, peer, service_port, window) {
-                    Some(key) => connection.link = Link::Flow(key.into()),
+                let key = if connection.shares {
+                    let way = SharedWay { user, local, peer, service_port };
+                    self.connect_shared(now, owner, way, window)
+                } else {
+                    let endpoint = &mut self.endpoint;
+                    let flow = endpoint.connect(now, owner, local, peer, service_port, window);
+                    flow.map(StreamKey::from)
+                };
+                match key {
+                    Some(key) => connection.link = Link::Flow(key),
                     None => drop(channel.close(slot, Code::Limit)),
                 }
             }
         }
     }
 
-    fn give_up(&mut self, common: &mut Common, waiting: Waiting) {
+    pub(super) fn give_up(&mut self, common: &mut Common, waiting: Waiting) {
         match waiting {
             Waiting::Ping { id, .. } => self.failed_pings.push((id, PingFailure::NoNeighbour)),
             Waiting::Connect { channel, slot, .. } => {

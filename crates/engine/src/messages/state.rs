@@ -8,7 +8,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_channel::Buffer;
 use clearway_transport::Endpoint;
 
-use super::{Messages, Resolving};
+use super::{Messages, Resolving, SharedFlows};
 use crate::channels::{Channels, Link};
 use crate::lanes::Lanes;
 use crate::state::MessagesState;
@@ -21,6 +21,7 @@ impl Messages {
         MessagesState {
             endpoint: self.endpoint.save(),
             resolving: self.resolving.save(),
+            shared: self.shared.save(&self.endpoint),
             listeners_elsewhere: elsewhere,
         }
     }
@@ -36,6 +37,7 @@ impl Messages {
     ) -> Result<Self, Invalid> {
         let mut messages = new(Endpoint::restore(saved.endpoint, transport, now)?);
         messages.resolving = Resolving::restore(saved.resolving, other_nics)?;
+        messages.shared = SharedFlows::restore(saved.shared, &messages.endpoint)?;
         for (port, engine) in saved.listeners_elsewhere {
             let is_other = (engine as usize) < lanes.count() && engine as usize != lanes.index();
             ensure(is_other, "a listener at an engine that there is not")?;

@@ -56,7 +56,11 @@ impl App {
             _ => {
                 let address = Ipv4Addr::from_bits(random.next_u32());
                 let peer = SocketAddr::new(address.into(), random.next_u32() as u16);
-                Command::Connect { token: random.next_u64(), peer }
+                let token = random.next_u64();
+                match token % 2 {
+                    0 => Command::ConnectShared { token, peer },
+                    _ => Command::Connect { token, peer },
+                }
             }
         }
     }

@@ -297,7 +297,11 @@ impl App {
         self.tokens += 1;
         let token = self.tokens;
         let talk = Talk::new(Some(number), 0, Some(Manner::of(number)), place.is_large);
-        if self.submit(&Command::Connect { token, peer }) {
+        let command = match self.shares_flows {
+            true => Command::ConnectShared { token, peer },
+            false => Command::Connect { token, peer },
+        };
+        if self.submit(&command) {
             scene.trace.add(&[11, self.id.into(), number]);
             self.attempts.insert(token, talk);
         }

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 
 use clearway_base::Time;
 use clearway_wire::clearway::{
-    Challenge, Header, Packet, PacketType, Reset, Syn, SynAck, Versions,
+    Challenge, Header, Packet, PacketType, Reset, Syn, SynAck, VERSION_SHARED, Versions,
 };
 
 use super::strangers::Addresses;
 use super::table::find;
 use super::{Arrival, Endpoint, FlowKey};
-use crate::app::{App, Reason, Undelivered};
-use crate::control::{VERSIONS, common_version};
-use crate::flow::{Flow, Outcome, Parameters, Request};
+use crate::app::{App, Owner, Reason, Undelivered};
+use crate::control::{common_version, versions_offered};
+use crate::flow::{Flow, Opened, Outcome, Parameters, Request};
 
 impl Endpoint {
     /// Nothing is allocated, and nothing said that is longer than the syn, until the peer has shown
@@ -80,7 +80,11 @@ impl Endpoint {
         let listener = self.listener(syn.port).filter(|_| has_room);
         let accepted = listener.and_then(|listener| {
             let local_id = self.reserve()?;
-            let accepted = app.accept(listener, FlowKey(local_id), between.local, between.peer);
+            if request.version == VERSION_SHARED {
+                return Some((local_id, Owner::NOBODY, 0)); // its connections come as streams
+            }
+            let key = FlowKey(local_id).into();
+            let accepted = app.accept(listener, key, between.local, between.peer);
             if accepted.is_none() {
                 self.free.push(FlowKey(local_id).slot() as u32);
             }
@@ -145,10 +149,9 @@ impl Endpoint {
             && flow.remote().ip() == between.peer.ip()
         {
             flow.note_arrival(arrival, between.peer.port());
-            if flow.handle_syn_ack(now, &self.config, header.number, syn_ack) {
-                self.counters.flows_connected += 1;
-                app.connected(flow.owner());
-                self.by_peer.insert((between.peer.ip(), syn_ack.source_flow), slot as u32);
+            let opened = flow.handle_syn_ack(now, &self.config, header.number, syn_ack, app);
+            if let Some(opened) = opened {
+                self.opened(slot, opened, app);
             }
             return self.update(now, slot);
         }
@@ -167,6 +170,21 @@ impl Endpoint {
         }
     }
 
+    /// A flow that was begun here has become open.
+    fn opened(&mut self, slot: usize, opened: Opened, app: &mut impl App) {
+        let Some(flow) = &self.slots[slot].flow else { return };
+        self.counters.flows_connected += 1;
+        self.by_peer.insert((flow.remote().ip(), flow.peer_id()), slot as u32);
+        match opened {
+            Opened::Own => app.connected(flow.owner()),
+            Opened::Shared => {}
+            Opened::Unwanted => {
+                self.tell_aborted(slot, Reason::Reset);
+                self.remove(slot, app);
+            }
+        }
+    }
+
     /// The peer speaks other versions only, or says so needlessly.
     pub(super) fn handle_versions(
         &mut self,
@@ -176,8 +194,9 @@ impl Endpoint {
         versions: &Versions<'_>,
         app: &mut impl App,
     ) {
-        let is_hopeless = !versions.versions.iter().any(|version| VERSIONS.contains(version));
-        if self.connecting(between, header).is_some() && is_hopeless {
+        let Some(flow) = self.connecting(between, header) else { return };
+        let offered = versions_offered(flow.is_shared());
+        if !versions.versions.iter().any(|version| offered.contains(version)) {
             let slot = FlowKey(header.flow).slot();
             self.conclude(now, slot, Outcome::Ended(Reason::Version), app);
         }

@@ -66,9 +66,7 @@ impl Endpoint {
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
-                let Turn { gap_ns, returned, .. } = self.turn;
-                let reception = Reception { arrival, gap_ns, returned, ecn };
-                self.handle_data(now, between, &header, &packet, reception, app);
+                self.handle_data(now, between, &header, &packet, (arrival, ecn), app);
             }
             Ok(header) => match self.handle_control(now, between, &header, &packet, arrival, app) {
                 Ok(is_opened) => return is_opened,
@@ -104,7 +102,7 @@ impl Endpoint {
         between: Addresses,
         header: &Header,
         packet: &Packet<'_>,
-        reception: Reception,
+        (arrival, ecn): (Arrival, Ecn),
         app: &mut impl App,
     ) {
         let key = FlowKey(header.flow);
@@ -116,7 +114,9 @@ impl Endpoint {
         if flow.remote().ip() != between.peer.ip() {
             return self.counters.dropped_spoofed += 1;
         }
-        flow.note_arrival(reception.arrival, between.peer.port());
+        flow.note_arrival(arrival, between.peer.port());
+        let (Turn { gap_ns, returned, .. }, listeners) = (self.turn, &self.listeners);
+        let reception = Reception { gap_ns, returned, ecn, listeners };
         match flow.handle_data(now, &self.config, header, packet, reception, app) {
             Ok(outcome) => {
                 self.counters.data_packets_received += 1;

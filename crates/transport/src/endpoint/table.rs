@@ -343,7 +343,7 @@ pub(super) fn find(slots: &mut [Slot], key: FlowKey) -> Option<&mut Flow> {
 
 /// A hash that strangers, who choose flow ids, cannot steer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keyed(pub(super) u64);
+pub(crate) struct Keyed(pub(super) u64);
 
 impl BuildHasher for Keyed {
     type Hasher = SipHasher13;

@@ -50,7 +50,8 @@ impl Flow {
     pub(crate) fn books(&self) -> impl Iterator<Item = FlowBooks> + '_ {
         let others = self.streams.iter().flat_map(|all| all.iter());
         let others = others.map(|view| self.books_of(view.id, view.stream, view.is_open));
-        core::iter::once(self.books_of(0, &self.main, true)).chain(others)
+        let main = (!self.is_shared).then(|| self.books_of(0, &self.main, true));
+        main.into_iter().chain(others)
     }
 
     fn books_of(&self, id: u32, stream: &Stream, is_open: bool) -> FlowBooks {

@@ -7,13 +7,13 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::clearway::{
     self, COOKIE_BYTES_MAX, Challenge, ENGINES_MAX, HEADER_LENGTH, Header, PacketType, Syn, SynAck,
-    VERSION_OPERATIONS, VERSION_STREAMS,
+    VERSION_OPERATIONS, VERSION_SHARED, VERSION_STREAMS,
 };
 
 use super::{Flow, Known, Outcome, Parameters, State, Streams};
-use crate::app::Reason;
+use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::control::{VERSIONS, emit_control};
+use crate::control::{VERSIONS, emit_control, versions_offered};
 use crate::endpoint::Arrival;
 use crate::mtu::PathMtu;
 use crate::recovery::Content;
@@ -83,6 +83,17 @@ impl Connecting {
     }
 }
 
+/// What a flow has become by its syn-ack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// That of one connection.
+    Own,
+    /// One that connections share: the peer has yet to accept them.
+    Shared,
+    /// All connections for which it was begun have ended meanwhile.
+    Unwanted,
+}
+
 /// The syn that opened a flow: its token, the UDP port that it came from, and how long the client
 /// took to send the cookie back.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +158,9 @@ impl Flow {
         flow.peer_id = syn.source_flow;
         flow.learn_peer(now, config, syn.receive_limit, syn.packet_bytes_max);
         flow.request = Some(*request);
+        if request.version == VERSION_SHARED {
+            flow = Self { service_port: syn.port, ..flow.share() };
+        }
         flow.agree_on(request.version, false);
         if request.arrival == Arrival::Lane {
             flow.arrivals.complain_soon();
@@ -172,9 +186,10 @@ impl Flow {
     }
 
     fn agree_on(&mut self, version: u8, is_client: bool) {
-        self.takes_operations = version >= VERSION_OPERATIONS;
-        let streams = || Box::new(Streams::new(is_client));
-        self.streams = (version >= VERSION_STREAMS).then(streams);
+        self.takes_operations = version >= VERSION_OPERATIONS && !self.is_shared;
+        if version >= VERSION_STREAMS && self.streams.is_none() {
+            self.streams = Some(Box::new(Streams::new(is_client)));
+        }
     }
 
     /// Takes the challenge to our syn: the next one carries its cookie, and is sent from the port
@@ -199,36 +214,43 @@ impl Flow {
         Some(known)
     }
 
-    /// Takes a syn-ack. True if the flow has become open by it.
+    /// Takes a syn-ack; what the flow has become by it, if anything.
     pub(crate) fn handle_syn_ack(
         &mut self,
         now: Time,
         config: &Config,
         token: u64,
         syn_ack: &SynAck,
-    ) -> bool {
+        app: &mut impl App,
+    ) -> Option<Opened> {
         let State::Connecting(connecting) = &self.state else {
             self.note_syn_ack(config, syn_ack);
-            return false;
+            return None;
         };
-        if connecting.token != token || !VERSIONS.contains(&syn_ack.version) {
-            return false;
+        let is_offered = versions_offered(self.is_shared).contains(&syn_ack.version);
+        if connecting.token != token || !is_offered {
+            return None;
         }
         connecting.tell_rtt(now, self.ports.has_repeated(), config, &mut self.rtt);
         let engines = connecting.peer_engines;
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
         self.state = State::Open;
+        let is_wanted = !self.is_shared || self.settle_sharing(syn_ack.version, app);
         self.agree_on(syn_ack.version, true);
         self.ports.on_accepted(engines, syn_ack.port);
         self.note_syn_ack(config, syn_ack);
-        true
+        Some(match is_wanted {
+            true if self.is_shared => Opened::Shared,
+            true => Opened::Own,
+            false => Opened::Unwanted,
+        })
     }
 
     /// Syn-acks are probes, too: the server looks for a port whose packets come straight here. With
     /// one engine all do, and the server knows it.
     fn note_syn_ack(&mut self, config: &Config, syn_ack: &SynAck) {
-        if self.engines(config) > 1 && self.peer_id == syn_ack.source_flow && self.has_app() {
+        if self.engines(config) > 1 && self.peer_id == syn_ack.source_flow && !self.is_over() {
             self.arrivals.on_probe(0);
         }
     }
@@ -273,7 +295,7 @@ impl Flow {
             packet_bytes_max: config.packet_bytes_max,
             engines,
             pass_on,
-            versions: VERSIONS,
+            versions: versions_offered(self.is_shared),
             cookie: &connecting.cookie,
         };
         emit_control(bytes, PacketType::Syn, 0, connecting.token, |body| syn.emit(body))

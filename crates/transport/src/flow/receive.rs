@@ -5,10 +5,9 @@ use clearway_congestion::{AckSample, CongestionControl};
 use clearway_wire::clearway::{Ack, Frame, Frames, Header, Message, Packet};
 use clearway_wire::{Ecn, Malformed};
 
-use super::{Flow, Outcome, State};
+use super::{Flow, Listeners, Outcome, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::endpoint::Arrival;
 use crate::incoming::Refused;
 use crate::outgoing::{Done, Outgoing};
 use crate::recovery::Recovery;
@@ -16,14 +15,15 @@ use crate::rtt::HostDelay;
 
 /// How a packet came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reception {
-    pub(crate) arrival: Arrival,
+pub(crate) struct Reception<'a> {
     /// For how long the host had not looked.
     pub(crate) gap_ns: u64,
     /// When it came back, if it has been away: what was sent before may have been answered long
     /// ago.
     pub(crate) returned: Time,
     pub(crate) ecn: Ecn,
+    /// Who takes the connections of shared flows.
+    pub(crate) listeners: &'a Listeners,
 }
 
 /// Why a data packet was dropped.
@@ -54,7 +54,7 @@ impl Flow {
         config: &Config,
         header: &Header,
         packet: &Packet<'_>,
-        reception: Reception,
+        reception: Reception<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Dropped> {
         if self.is_connecting() {
@@ -129,7 +129,7 @@ impl Flow {
         &mut self,
         now: Time,
         config: &Config,
-        reception: Reception,
+        reception: Reception<'_>,
         frames: &mut Frames<'_>,
         app: &mut impl App,
         outcome: &mut Outcome,
@@ -141,7 +141,7 @@ impl Flow {
             }
             let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
             if let Frame::Stream(stream) = frame {
-                let heard = self.take_streams(stream, frames, app)?;
+                let heard = self.take_streams(stream, frames, reception, app)?;
                 if heard.has_credit {
                     self.expedite(now);
                 }
@@ -190,7 +190,7 @@ impl Flow {
         &mut self,
         now: Time,
         config: &Config,
-        reception: Reception,
+        reception: Reception<'_>,
         frame: &Frame<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
@@ -311,7 +311,7 @@ impl Flow {
         &mut self,
         now: Time,
         config: &Config,
-        reception: Reception,
+        reception: Reception<'_>,
         ack: &Ack<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
@@ -404,12 +404,14 @@ impl Flow {
     fn check_peer_close(&mut self, now: Time, config: &Config, app: &mut impl App) {
         let Some(messages) = self.main.peer_close else { return };
         let delivered = self.main.incoming.messages_delivered() as u32 == messages;
-        if !self.has_app() || (matches!(self.state, State::Open) && !delivered) {
+        if self.is_over() || (matches!(self.state, State::Open) && !delivered) {
             return;
         }
         self.end_streams(app);
-        self.main.incoming.discard(app, self.main.owner);
-        app.closed(self.main.owner, Reason::Closed);
+        if self.has_app() {
+            self.main.incoming.discard(app, self.main.owner);
+            app.closed(self.main.owner, Reason::Closed);
+        }
         // RFC 9000, 10.2: "These states SHOULD persist for at least three times the current PTO".
         let wait_ns =
             3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);

@@ -7,6 +7,7 @@ use clearway_congestion::{CongestionControl, Pacer};
 use super::timers::keep_alive_ns;
 use super::{Arrivals, Connecting, Flow, Parameters, Ports, Request, State, Streams};
 use crate::acks::Acks;
+use crate::app::Owner;
 use crate::config::{Config, SILENCE_MS};
 use crate::ecn::Marking;
 use crate::endpoint::{FlowKey, FlowMemory, StreamKey};
@@ -33,6 +34,7 @@ impl Flow {
             },
             request: self.request.as_ref().map(Request::save),
             takes_operations: self.takes_operations,
+            is_shared: self.is_shared,
             streams: self.streams.as_ref().map(|all| all.save()),
             due: DueState { close_waits: self.close_waits, probe: self.probe_due },
             last_received: self.last_received,
@@ -81,6 +83,7 @@ impl Flow {
             service_port: saved.service_port,
             request: saved.request.as_ref().map(Request::restore).transpose()?,
             takes_operations: saved.takes_operations,
+            is_shared: saved.is_shared,
             close_waits: saved.due.close_waits,
             probe_due: saved.due.probe,
             last_received: saved.last_received.min(now),
@@ -118,7 +121,11 @@ impl Flow {
         let may_wait = matches!(self.state, State::Closing) && !self.main.close_due;
         ensure(may_wait || !self.close_waits, "a close that waits for nothing")?;
         let has_peer = self.peer_id != 0;
-        let may_have_streams = matches!(self.state, State::Open | State::Closing);
+        let is_nobodys = self.main.owner == Owner::NOBODY;
+        ensure(self.is_shared == is_nobodys, "a flow of an app that is shared, or of nobody")?;
+        ensure(!(self.is_shared && self.takes_operations), "operations of a flow of nobody")?;
+        let may_have_streams = matches!(self.state, State::Open | State::Closing)
+            || (self.is_shared && self.is_connecting());
         ensure(may_have_streams || self.streams.is_none(), "streams of a flow that is not open")?;
         match self.state {
             State::Connecting(_) => {
@@ -164,7 +171,7 @@ impl Flow {
             key: StreamKey { flow, stream: view.id },
             owner: view.stream.owner,
             is_drained: false,
-            is_connecting: false,
+            is_connecting: view.is_connecting,
             was_accepted: view.was_accepted,
             buffers: view.stream.incoming.buffers().collect(),
             extents: view.stream.outgoing.extents().collect(),

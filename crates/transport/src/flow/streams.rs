@@ -1,5 +1,7 @@
 //! The streams of a flow besides its own connection: connections that share its packets, and have
 //! messages, credit and an end of their own. Either side opens them, without waiting for the other.
+//! A *shared* flow has no connection of its own: who has opened it opens all streams, each of which
+//! is a connection to the service port that the flow was opened to (see `shared`).
 //!
 //! ```text
 //!   opened here                       opened by the peer
@@ -9,6 +11,8 @@
 //! *Known*: the peer is known to have seen the open frame, without which it makes nothing of the
 //! others. What comes of a stream that has ended is ignored.
 
+mod in_flow;
+mod shared;
 mod side;
 mod turns;
 
@@ -18,17 +22,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
 use clearway_wire::clearway::{
-    self, CLOSE_FRAME_LENGTH, Frame, Frames, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH,
-    STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH,
+    self, CLOSE_FRAME_LENGTH, Frame, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH, STREAM_FRAME_LENGTH,
+    WAIT_FRAME_LENGTH,
 };
 
 use super::{Flow, State};
 use crate::app::{App, Owner, Reason};
-use crate::endpoint::{FlowKey, StreamKey};
+use crate::endpoint::StreamKey;
 use crate::incoming::Refused;
 use crate::recovery::Content;
 use crate::state::{SideState, StreamStage, StreamsState};
 use crate::stream::Stream;
+use in_flow::Parent;
+pub(crate) use shared::Listeners;
 use side::{Side, Stage};
 pub use turns::Priority;
 use turns::{Place, Turns};
@@ -62,7 +68,7 @@ pub enum NoStream {
 pub struct StreamInfo {
     /// The connection that it is.
     pub owner: Owner,
-    /// The state: `open`, `closing`.
+    /// The state: `connecting`, `open`, `closing`.
     pub state: &'static str,
     /// Messages sent and acknowledged.
     pub messages_sent: u64,
@@ -160,15 +166,20 @@ impl Streams {
 
     // ---- from apps ----
 
-    /// Opens one, whose peer may use `window` positions.
-    pub(super) fn open(&mut self, owner: Owner, window: u64) -> Result<u32, NoStream> {
+    /// Opens one, whose peer may use `window` positions. The app may wait until it is accepted.
+    pub(super) fn open(
+        &mut self,
+        owner: Owner,
+        window: u64,
+        awaits: bool,
+    ) -> Result<u32, NoStream> {
         if !self.has_room() || self.opened >= u32::MAX / 2 {
             return Err(NoStream::TooMany);
         }
         let id = 2 * self.opened + 2 - self.own_parity;
         self.opened += 1;
         let side = Side::new(Stream::new(owner, window), Stage::Open);
-        self.insert(id, Side { open_due: true, is_known: false, ..side });
+        self.insert(id, Side { open_due: true, is_known: false, awaits, ..side });
         Ok(id)
     }
 
@@ -244,7 +255,7 @@ impl Streams {
         &mut self,
         id: u32,
         frame: &Frame<'_>,
-        parent: Parent,
+        parent: &Parent<'_>,
         app: &mut impl App,
     ) -> Result<(), Refused> {
         if let Frame::Open { limit } = frame {
@@ -262,6 +273,10 @@ impl Streams {
             }
         };
         let owner = side.stream.owner;
+        if side.awaits && is_over.is_none() {
+            side.awaits = false;
+            app.connected(owner);
+        }
         if let Some(reason) = is_over.or(side.was_closed_by_peer().then_some(Reason::Closed)) {
             side.stream.incoming.discard(app, owner);
             self.remove(id);
@@ -277,7 +292,7 @@ impl Streams {
         &mut self,
         id: u32,
         limit: u64,
-        parent: Parent,
+        parent: &Parent<'_>,
         app: &mut impl App,
     ) -> Result<(), Refused> {
         if self.is_own(id) {
@@ -293,7 +308,7 @@ impl Streams {
         }
         let stream = StreamKey { flow: parent.flow, stream: id };
         let is_welcome = parent.is_open && self.has_room();
-        let accepted = if is_welcome { app.accept_stream(parent.owner, stream) } else { None };
+        let accepted = if is_welcome { parent.accept(stream, app) } else { None };
         let side = if let Some((owner, window)) = accepted {
             let mut stream = Stream::new(owner, window);
             stream.outgoing.raise_limit(limit);
@@ -495,6 +510,7 @@ impl Streams {
             id: *id,
             stream: &side.stream,
             is_open: side.stage == Stage::Open,
+            is_connecting: side.awaits,
             was_accepted: !self.is_own(*id),
         })
     }
@@ -510,6 +526,7 @@ impl Streams {
             },
             open_due: side.open_due,
             is_known: side.is_known,
+            awaits: side.awaits,
             priority: side.place.priority,
         });
         StreamsState {
@@ -532,7 +549,7 @@ impl Streams {
         streams.opened = saved.opened;
         streams.own = Place::restore(saved.priority)?;
         streams.seen = RangeSet::restore(saved.seen, GAPS_MAX)?;
-        for SideState { id, stream, stage, open_due, is_known, priority } in saved.sides {
+        for SideState { id, stream, stage, open_due, is_known, awaits, priority } in saved.sides {
             ensure(id > 0 && streams.was_opened(id), "a stream that nobody has opened")?;
             let stage = match stage {
                 StreamStage::Open => Stage::Open,
@@ -546,6 +563,7 @@ impl Streams {
             let side = Side {
                 open_due,
                 is_known,
+                awaits,
                 place: Place::restore(priority)?,
                 ..Side::new(Stream::restore(stream, positions)?, stage)
             };
@@ -572,115 +590,10 @@ pub(super) struct View<'a> {
     pub(super) stream: &'a Stream,
     /// This side's app has not closed it.
     pub(super) is_open: bool,
+    /// The app waits until it is accepted.
+    pub(super) is_connecting: bool,
     /// The peer has opened it.
     pub(super) was_accepted: bool,
-}
-
-/// The connection whose flow it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parent {
-    pub(super) flow: FlowKey,
-    pub(super) owner: Owner,
-    /// Its app takes streams.
-    pub(super) is_open: bool,
-    /// The number of the flow's next packet.
-    pub(super) next_number: u64,
-}
-
-/// What a peer says of memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
-    /// There is some.
-    pub(super) has_credit: bool,
-    /// There is none.
-    pub(super) has_to_wait: bool,
-}
-
-impl Flow {
-    /// Does something with its streams, if there may be any.
-    pub(super) fn with_streams<T>(&mut self, act: impl FnOnce(&mut Streams) -> T) -> Option<T> {
-        let streams = self.streams.as_deref_mut()?;
-        let result = act(streams);
-        let turns_away = self.main.incoming.has_turned_away();
-        self.streams_due = streams.has_news() || streams.has_messages() || turns_away;
-        Some(result)
-    }
-
-    /// What is known of those that an app has.
-    pub(crate) fn streams_info(&self) -> impl Iterator<Item = StreamInfo> + '_ {
-        self.streams.iter().flat_map(|all| all.iter()).map(|view| StreamInfo {
-            owner: view.stream.owner,
-            state: if view.is_open { "open" } else { "closing" },
-            messages_sent: view.stream.messages_sent,
-            messages_received: view.stream.incoming.messages_delivered(),
-        })
-    }
-
-    /// An app has one of them.
-    pub(super) fn has_streams(&self) -> bool {
-        self.streams.as_ref().is_some_and(|all| all.has_app())
-    }
-
-    /// Opens a stream, whose peer may use `window` positions; its number.
-    pub(crate) fn open_stream(&mut self, owner: Owner, window: u64) -> Result<u32, NoStream> {
-        if !matches!(self.state, State::Open) {
-            return Err(NoStream::NotOpen);
-        }
-        self.with_streams(|all| all.open(owner, window)).unwrap_or(Err(NoStream::Unknown))
-    }
-
-    #[inline(never)]
-    pub(super) fn send_on(&mut self, stream: u32, offset: u32, length: u32) {
-        self.with_streams(|all| all.send(stream, offset, length));
-    }
-
-    /// What a connection may send beside the others of the flow. Without streams there are none.
-    pub(crate) fn set_priority(&mut self, stream: u32, priority: Priority) {
-        self.with_streams(|all| all.set_priority(stream, priority));
-    }
-
-    /// Ends a stream at once; its app is told nothing.
-    pub(crate) fn abort_stream(&mut self, stream: u32, reason: Reason, app: &mut impl App) {
-        self.with_streams(|all| all.abort(stream, reason, app));
-    }
-
-    /// Takes the frames of streams, which are the rest of a packet: the first are of `stream`.
-    pub(super) fn take_streams(
-        &mut self,
-        mut stream: u32,
-        frames: &mut Frames<'_>,
-        app: &mut impl App,
-    ) -> Result<Heard, Refused> {
-        if !self.has_app() {
-            return Ok(Heard::default());
-        }
-        let (owner, is_open) = (self.main.owner, matches!(self.state, State::Open));
-        let (flow, next_number) = (FlowKey::of_id(self.local_id), self.recovery.next_number());
-        let parent = Parent { flow, owner, is_open, next_number };
-        let mut heard = Heard::default();
-        let taken = self.with_streams(|all| {
-            while let Some(Ok(frame)) = frames.next() {
-                match frame {
-                    Frame::Stream(next) => stream = next,
-                    _ if stream == 0 => return Err(Refused::Violation),
-                    _ => all.take(stream, &frame, parent, app)?,
-                }
-                heard.has_credit |= matches!(frame, Frame::Limit(_));
-                heard.has_to_wait |= matches!(frame, Frame::Wait { .. });
-            }
-            Ok(())
-        });
-        taken.unwrap_or(Err(Refused::Violation))?;
-        Ok(heard)
-    }
-
-    /// All of them end, since the flow does.
-    pub(crate) fn end_streams(&mut self, app: &mut impl App) {
-        self.streams_due = false;
-        let Some(mut all) = self.streams.take() else { return };
-        all.discard(app);
-        all.owners().for_each(|owner| app.closed(owner, Reason::Reset));
-    }
 }
 
 #[cfg(test)]

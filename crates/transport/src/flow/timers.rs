@@ -96,8 +96,12 @@ impl Flow {
         self.with_streams(Streams::try_again);
     }
 
-    /// Gives the flow up after another silence than other flows: within [`SILENCE_MS`].
+    /// Gives the flow up after another silence than other flows: within [`SILENCE_MS`]. One that is
+    /// shared is given up as others are.
     pub(crate) fn set_silence(&mut self, now: Time, config: &Config, silence_ms: u32) {
+        if self.is_shared {
+            return; // not for one of its connections to say
+        }
         let silence_ms = silence_ms.clamp(*SILENCE_MS.start(), *SILENCE_MS.end());
         self.silence_ns = u64::from(silence_ms) * MILLISECOND;
         self.keep_alive_ns = keep_alive_ns(config, self.silence_ns);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clearway_base::MILLISECOND;
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Challenge, HEADER_LENGTH, Header, Packet, PacketType, Reset, SynAck, VERSION, VERSION_STREAMS,
+    Challenge, HEADER_LENGTH, Header, Packet, PacketType, Reset, SynAck, VERSION, VERSION_SHARED,
     Versions, emit_ping, seal,
 };
 
@@ -157,7 +157,7 @@ fn reset(flow: u64, token: u64, reason: Reason) -> Vec<u8> {
 }
 
 fn versions(flow: u64, token: u64) -> Vec<u8> {
-    let versions = Versions { versions: &[VERSION_STREAMS + 1] };
+    let versions = Versions { versions: &[VERSION_SHARED] };
     control(PacketType::Version, flow, token, &|body| versions.emit(body))
 }
 

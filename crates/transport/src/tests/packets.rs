@@ -7,7 +7,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
     Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, VERSION_OPERATIONS,
-    VERSION_STREAMS, Versions, emit_ping, seal,
+    VERSION_SHARED, VERSION_STREAMS, Versions, emit_ping, seal,
 };
 
 use super::{Faults, Network, PORT, transfer};
@@ -286,7 +286,7 @@ fn who_speaks_other_versions_is_told_which_there_are() {
             assert_eq!((header.packet_type, header.number), (PacketType::Version, token));
             assert_eq!(header.flow.to_be_bytes(), flow[..]);
             let versions = Versions::parse(&answer).expect("sound").versions;
-            assert_eq!(versions, [VERSION_STREAMS, VERSION_OPERATIONS, VERSION]);
+            assert_eq!(versions, [VERSION_SHARED, VERSION_STREAMS, VERSION_OPERATIONS, VERSION]);
         }
     }
     assert_eq!(network.hosts[1].endpoint.counters().dropped_version, 3);
@@ -296,7 +296,7 @@ fn who_speaks_other_versions_is_told_which_there_are() {
 /// operations.
 #[test]
 fn the_best_version_that_both_hosts_speak_is_taken() {
-    let newer = [VERSION_STREAMS + 1, VERSION_STREAMS, VERSION_OPERATIONS, VERSION];
+    let newer = [VERSION_SHARED + 1, VERSION_STREAMS, VERSION_OPERATIONS, VERSION];
     connect_offering(&newer, VERSION_STREAMS);
     connect_offering(&[VERSION, VERSION_OPERATIONS], VERSION_OPERATIONS);
     connect_offering(&[VERSION], VERSION);
@@ -324,6 +324,61 @@ fn connect_offering(offered: &[u8], taken: u8) {
         let endpoint = &mut network.hosts[host].endpoint;
         assert_eq!(endpoint.open_stream(network.now, key, owner, 1000).err(), expected);
     }
+}
+
+/// A server of the last release shares no flows: what was begun for many connections is that of the
+/// first, if it still waits, and the others are told to go their own ways.
+#[test]
+fn a_flow_is_the_first_connections_own_if_the_peer_shares_none() {
+    for given_up in 0..3 {
+        let mut network = Network::new(67, &Config::default(), Faults::default(), 1 << 20);
+        let key = network.begin_shared();
+        let owners = [1, 2, 3].map(|connection| Owner { channel: 1, connection });
+        let streams = owners.map(|owner| network.open(key, owner));
+        let (now, client) = (network.now, &mut network.hosts[0]);
+        for stream in &streams[..given_up] {
+            client.endpoint.close(now, *stream, &mut client.app);
+        }
+        let offered = [VERSION_STREAMS, VERSION_OPERATIONS, VERSION];
+        for _ in 0..2 {
+            let (source, syn) = only_packet(&mut network, 1);
+            assert_eq!(
+                Syn::parse(&Packet::new(&syn).expect("one")).expect("a syn").versions[1..],
+                offered
+            );
+            hand_over(&mut network, 1, source, &offering(&syn, &offered));
+            let (source, answer) = only_packet(&mut network, 0);
+            hand_over(&mut network, 0, source, &answer);
+        }
+        let [client, server] = &network.hosts;
+        assert_eq!(client.app.ended.len(), given_up);
+        let told = (given_up..3).map(|at| (owners[at], (at == given_up).then_some(key)));
+        assert_eq!(client.app.unshared, told.collect::<Vec<_>>());
+        assert_eq!((client.app.connected, server.app.accepted.len()), (1, 1));
+        assert_eq!(client.endpoint.owner(key), Some(owners[given_up]));
+        assert!(!client.endpoint.is_shared(key) && flow(&network).has_app);
+        let theirs = server.app.accepted[0];
+        transfer(&mut network, [key, theirs], &[64, 0, 5000], 2);
+    }
+}
+
+/// Nobody is left that waits for a flow: it is not opened.
+#[test]
+fn a_flow_for_nobody_is_given_up() {
+    let mut network = Network::new(68, &Config::default(), Faults::default(), 1 << 20);
+    for abort in [false, true] {
+        let key = network.begin_shared();
+        let stream = network.open(key, Owner { channel: 1, connection: 1 });
+        let (now, client) = (network.now, &mut network.hosts[0]);
+        if abort {
+            client.endpoint.abort(stream, Reason::Reset, &mut client.app);
+        } else {
+            client.endpoint.close(now, stream, &mut client.app);
+        }
+        assert_eq!(client.endpoint.flows_open(), 0);
+        network.hosts[1].endpoint.unlisten(PORT);
+    }
+    assert_eq!(network.hosts[0].app.ended.len(), 1, "who has closed hears of it");
 }
 
 /// A syn that offers other versions.

@@ -38,6 +38,9 @@ pub const VERSION: u8 = 1;
 pub const VERSION_OPERATIONS: u8 = 2;
 /// The same with streams.
 pub const VERSION_STREAMS: u8 = 3;
+/// The same without operations, for a flow that connections share: all are streams of it. Offered
+/// only by who wants that.
+pub const VERSION_SHARED: u8 = 4;
 /// The version octet of version negotiation, which every version understands.
 pub const VERSION_NEGOTIATION: u8 = 0;
 /// The header that every packet starts with.

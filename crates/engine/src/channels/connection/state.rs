@@ -82,6 +82,7 @@ impl Connection {
             },
             connecting: self.connecting(),
             is_accepted: self.is_accepted,
+            shares: self.shares,
             is_closing: self.is_closing(),
             submitted: self.submitted,
             sent: self.sent,
@@ -107,6 +108,7 @@ impl Connection {
         };
         let mut connection = Self {
             is_accepted: saved.is_accepted,
+            shares: saved.shares,
             submitted: saved.submitted,
             sent: saved.sent,
             sent_told: saved.sent_told,

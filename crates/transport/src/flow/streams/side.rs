@@ -29,6 +29,8 @@ pub(super) struct Side {
     /// The peer is to be told that there is one.
     pub(super) open_due: bool,
     pub(super) is_known: bool,
+    /// Its app waits to hear that the peer has accepted it.
+    pub(super) awaits: bool,
     /// It stands in line to tell the peer something.
     pub(super) tells: bool,
     /// Where it stands among those that have messages to send.
@@ -42,6 +44,7 @@ impl Side {
             stage,
             open_due: false,
             is_known: true,
+            awaits: false,
             tells: false,
             place: Place::default(),
         }
@@ -103,6 +106,7 @@ impl Side {
         ensure(self.has_app() || outgoing.is_done(), "a stream that nobody has and sends")?;
         let is_in_order = self.stage == Stage::Aborted(Reason::Closed);
         ensure(!is_in_order, "a stream that is aborted in order")?;
+        ensure(!self.awaits || outgoing.is_done(), "a stream that sends before it is accepted")?;
         let has_operations = incoming.has_operations() || outgoing.has_operations();
         ensure(!has_operations, "operations in a stream")
     }

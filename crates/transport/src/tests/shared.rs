@@ -1,0 +1,303 @@
+//! Flows that are nobody's: connections share them.
+
+use std::collections::HashMap;
+
+use clearway_base::Random;
+use clearway_wire::Ecn;
+use clearway_wire::clearway::{Header, emit_message, emit_open, emit_stream, seal};
+
+use super::{Faults, Network, PORT, content};
+use crate::{Arrival, Config, Endpoint, FlowKey, NoStream, Owner, Reason, StreamKey};
+
+/// A host that begins a shared flow, and one that takes its connections.
+struct World {
+    network: Network,
+    key: FlowKey,
+    opened: u32,
+    /// By host and connection, which stream it is.
+    names: [HashMap<Owner, StreamKey>; 2],
+    got: [HashMap<u32, Vec<Vec<u8>>>; 2],
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults) -> Self {
+        let mut network = Network::new(seed, &Config::default(), faults, 64 << 20);
+        network.hosts.iter_mut().for_each(|host| host.app.transmit_pool = content(0, 1 << 20));
+        let key = network.begin_shared();
+        Self { network, key, opened: 0, names: Default::default(), got: Default::default() }
+    }
+
+    fn open(&mut self) -> StreamKey {
+        self.opened += 1;
+        let owner = Owner { channel: 1, connection: self.opened };
+        let stream = self.network.open(self.key, owner);
+        self.names[0].insert(owner, stream);
+        stream
+    }
+
+    /// So many that are accepted.
+    fn with_connections<const COUNT: usize>(&mut self) -> [StreamKey; COUNT] {
+        let streams = [(); COUNT].map(|()| self.open());
+        self.run_until(|world| world.network.hosts[0].app.connected as usize == COUNT);
+        streams
+    }
+
+    /// What the other host calls it.
+    fn theirs(&self, stream: StreamKey) -> StreamKey {
+        let streams = &self.network.hosts[1].app.streams;
+        streams.iter().find(|(_, key)| key.stream == stream.stream).expect("accepted").1
+    }
+
+    fn send(&mut self, host: usize, to: StreamKey, offset: u32, length: u32) {
+        self.network.hosts[host].endpoint.send(self.network.now, to, offset, length);
+    }
+
+    fn close(&mut self, host: usize, of: StreamKey) {
+        let (now, host) = (self.network.now, &mut self.network.hosts[host]);
+        host.endpoint.close(now, of, &mut host.app);
+    }
+
+    fn abort(&mut self, host: usize, of: StreamKey) {
+        let host = &mut self.network.hosts[host];
+        host.endpoint.abort(of, Reason::Reset, &mut host.app);
+    }
+
+    fn read(&mut self, host: usize) {
+        let (now, at) = (self.network.now, &mut self.network.hosts[host]);
+        self.names[host].extend(at.app.streams.iter().copied());
+        while let Some((owner, buffer)) = at.app.delivered.pop_front() {
+            let key = self.names[host][&owner];
+            let message = at.app.release(buffer);
+            at.endpoint.release(now, key, 1, u64::from(buffer.length));
+            self.got[host].entry(key.stream).or_default().push(message);
+        }
+    }
+
+    #[track_caller]
+    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let end = self.network.now + 600 * clearway_base::SECOND;
+        while !done(self) {
+            let goes_on = self.network.step();
+            assert!(goes_on && self.network.now < end, "stuck: {}", self.network.describe());
+            (0..2).for_each(|host| self.read(host));
+        }
+    }
+
+    fn count(&self, host: usize, stream: StreamKey) -> usize {
+        self.got[host].get(&stream.stream).map_or(0, Vec::len)
+    }
+
+    fn ends(&self, host: usize) -> Vec<Reason> {
+        self.network.hosts[host].app.ended.iter().map(|(_, reason)| *reason).collect()
+    }
+
+    fn flows(&self) -> [usize; 2] {
+        [0, 1].map(|host: usize| self.network.hosts[host].endpoint.flows_open())
+    }
+
+    /// Nothing is left once the flow is over.
+    #[track_caller]
+    fn rest(mut self) {
+        self.network.hosts[1].endpoint.unlisten(PORT);
+        self.run_until(|world| world.flows() == [0, 0]);
+        while self.network.step() {}
+        for host in &self.network.hosts {
+            assert_eq!(host.endpoint.audit_rest(), Ok(()));
+            host.app.audit();
+        }
+    }
+
+    fn move_on(&mut self) {
+        let now = self.network.now;
+        for host in &mut self.network.hosts {
+            let saved = host.endpoint.save();
+            let restored = Endpoint::restore(saved.clone(), Config::default(), now);
+            host.endpoint = restored.expect("just saved");
+            assert_eq!(host.endpoint.save().flows, saved.flows);
+        }
+    }
+
+    /// A packet of one host comes to the other, whose flow is `to`.
+    fn inject(&mut self, from: usize, to: FlowKey, emit: impl FnOnce(&mut [u8]) -> usize) {
+        let mut bytes = vec![0; 1400];
+        let at = Header::data(to.id(), 1 << 20, false).emit(&mut bytes);
+        let length = emit(&mut bytes[at..]);
+        bytes.truncate(at + length);
+        seal(&mut bytes);
+        let (now, source) = (self.network.now, self.network.hosts[from].address);
+        let host = &mut self.network.hosts[1 - from];
+        let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::Capable);
+        host.endpoint.handle_datagram(now, source, to, &bytes, by, ecn, &mut host.app);
+    }
+}
+
+#[test]
+fn connections_share_a_flow_which_ends_with_the_last() {
+    let mut world = World::new(1, Faults::default());
+    let streams: [_; 5] = world.with_connections();
+    assert_eq!(streams.map(|stream| stream.stream), [1, 3, 5, 7, 9]);
+    assert_eq!(world.flows(), [1, 1]);
+    let info = world.network.hosts[0].endpoint.flows().next().expect("a flow");
+    assert!(!info.has_app && info.state == "open");
+    for (index, stream) in streams.into_iter().enumerate() {
+        let theirs = world.theirs(stream);
+        world.send(0, stream, 0, 100);
+        world.send(1, theirs, 7, 2000);
+        world.run_until(|world| world.count(0, stream) + world.count(1, stream) == 2);
+        assert!(world.got[0][&stream.stream][0] == content(0, 1 << 20)[7..2007]);
+        world.close(index % 2, if index % 2 == 0 { stream } else { theirs });
+        world.run_until(|world| world.ends(0).len() + world.ends(1).len() == 2 * (index + 1));
+        let state = world.network.hosts[0].endpoint.flow_at(0).map(|flow| flow.state);
+        assert_eq!(state == Some("open"), index < 4, "{state:?} after {index}");
+    }
+    assert!((0..2).all(|host| world.ends(host).iter().all(|end| *end == Reason::Closed)));
+    let late = Owner { channel: 1, connection: 9 };
+    let (now, client) = (world.network.now, &mut world.network.hosts[0]);
+    let refused = client.endpoint.open_stream(now, world.key, late, 1000);
+    assert_eq!(refused.err(), Some(NoStream::NotOpen), "the flow is over");
+    world.rest();
+}
+
+/// Over bad links, and through endpoints that are saved and restored, in whatever order connections
+/// come and go: each has its messages, and nothing is left.
+#[test]
+fn connections_come_and_go_over_bad_links() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let faults = Faults {
+            loss: random.below(100),
+            duplication: random.below(100),
+            reordering: random.below(200),
+            corruption: random.below(20),
+        };
+        let mut world = World::new(seed, faults);
+        world.open();
+        let (mut sent, mut ended) = (HashMap::<u32, Vec<(u32, u32)>>::new(), 0);
+        let mut open = vec![world.open()];
+        for _ in 0..300 {
+            let at = random.below(open.len() as u64) as usize;
+            let is_connected = world.network.hosts[0].app.connected == world.opened;
+            match random.below(20) {
+                0 => open.push(world.open()),
+                1 if at > 0 && is_connected => {
+                    world.close(0, open.swap_remove(at));
+                    ended += 1;
+                }
+                2 if at > 0 => {
+                    let stream = open.swap_remove(at);
+                    sent.remove(&stream.stream);
+                    world.abort(0, stream);
+                }
+                3 => world.move_on(),
+                4 => world.network.hosts[random.below(2) as usize].endpoint.recount(),
+                5..=12 => {
+                    world.network.step();
+                    (0..2).for_each(|host| world.read(host));
+                }
+                _ if is_connected => {
+                    let length = [0, 64, 1000, 5000, 50_000][random.below(5) as usize];
+                    world.send(0, open[at], length / 2, length);
+                    let messages = sent.entry(open[at].stream).or_default();
+                    messages.push((length / 2, length));
+                }
+                _ => {}
+            }
+        }
+        world.run_until(|world| {
+            let is_there = |(id, sent): (&u32, &Vec<_>)| {
+                world.got[1].get(id).map_or(0, Vec::len) == sent.len()
+            };
+            sent.iter().all(is_there)
+        });
+        let all = content(0, 1 << 20);
+        for (id, messages) in &sent {
+            for (message, (offset, length)) in world.got[1][id].iter().zip(messages) {
+                assert!(message == &all[*offset as usize..][..*length as usize], "seed {seed}");
+            }
+        }
+        world.run_until(|world| world.ends(0).len() == ended);
+        open.into_iter().for_each(|stream| world.close(0, stream));
+        world.abort(0, StreamKey { flow: world.key, stream: 1 });
+        world.rest();
+    }
+}
+
+#[test]
+fn who_is_refused_hears_it_and_others_go_on() {
+    let mut world = World::new(2, Faults::default());
+    let [first] = world.with_connections();
+    world.network.hosts[1].endpoint.unlisten(PORT);
+    let second = world.open();
+    world.run_until(|world| !world.ends(0).is_empty());
+    let app = &world.network.hosts[0].app;
+    assert_eq!(app.ended, [(Owner { channel: 1, connection: 2 }, Reason::Refused)]);
+    assert_eq!((app.connected, second.stream), (1, 3));
+    world.send(0, first, 0, 10);
+    world.run_until(|world| world.count(1, first) == 1);
+    world.close(0, first);
+    world.rest();
+}
+
+/// Nobody listens any more when the first connection comes: the flow was of no use.
+#[test]
+fn a_flow_whose_connections_are_refused_ends() {
+    let mut world = World::new(3, Faults::default());
+    world.network.hosts[1].app.refuses = true;
+    world.open();
+    world.run_until(|world| world.ends(0) == [Reason::Refused]);
+    assert!(world.ends(1).is_empty());
+    world.rest();
+}
+
+#[test]
+fn all_that_share_a_lost_flow_hear_why() {
+    let mut world = World::new(4, Faults::default());
+    let _: [_; 3] = world.with_connections();
+    world.network.faults = Faults { loss: 1000, ..Faults::default() };
+    world.run_until(|world| world.ends(0).len() + world.ends(1).len() == 6);
+    assert!((0..2).all(|host| world.ends(host) == [Reason::TimedOut; 3]));
+    world.rest();
+}
+
+/// Only who has opened a shared flow opens connections by it, and stream 0 has no messages.
+#[test]
+fn a_shared_flow_has_no_stream_of_its_own_and_none_of_the_server() {
+    let mut world = World::new(5, Faults::default());
+    let [stream] = world.with_connections();
+    let theirs = world.theirs(stream).flow;
+    let owner = Owner { channel: 7, connection: 7 };
+    let (now, server) = (world.network.now, &mut world.network.hosts[1].endpoint);
+    assert_eq!(server.open_stream(now, theirs, owner, 100).err(), Some(NoStream::NotOpen));
+    assert!(!server.takes_operations(theirs));
+    let key = world.key;
+    world.inject(1, key, |bytes| {
+        let at = emit_stream(bytes, 2);
+        at + emit_open(&mut bytes[at..], 1000)
+    });
+    let client = &world.network.hosts[0];
+    assert_eq!(client.app.accepted.len() + client.app.streams.len(), 0);
+    assert_eq!(client.endpoint.counters().dropped_violation, 0, "it is refused");
+    world.inject(0, theirs, |bytes| emit_message(bytes, 0, 0));
+    assert_eq!(world.ends(1), [Reason::Protocol]);
+}
+
+/// What is nobody's has no owner, and what has an owner is not shared.
+#[test]
+fn a_saved_flow_is_shared_or_of_an_app() {
+    let mut world = World::new(6, Faults::default());
+    let _: [_; 1] = world.with_connections();
+    let now = world.network.now;
+    let saved = world.network.hosts[0].endpoint.save();
+    let restore = |saved| Endpoint::restore(saved, Config::default(), now).is_ok();
+    assert!(restore(saved.clone()));
+    for spoil in 0..3 {
+        let mut other = saved.clone();
+        let flow = &mut other.flows[0];
+        match spoil {
+            0 => flow.is_shared = false,
+            1 => flow.main.owner = Owner { channel: 1, connection: 1 },
+            _ => flow.takes_operations = true,
+        }
+        assert!(!restore(other), "{spoil}");
+    }
+}
