@@ -203,6 +203,14 @@ impl CongestionControl for Cubic {
         }
     }
 
+    fn shrink_to(&mut self, bytes: u64) {
+        let window = (bytes as f64 / self.packet_bytes).max(COLLAPSED_PACKETS);
+        if window < self.window {
+            (self.window, self.window_max, self.slow_start_threshold) = (window, window, window);
+            self.epoch = None;
+        }
+    }
+
     fn resume(&mut self, window_bytes: u64) {
         let most = MAX_BYTES / self.packet_bytes;
         // Half a byte more: what is told of it is rounded down to the very same.

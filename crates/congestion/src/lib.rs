@@ -72,6 +72,10 @@ pub trait CongestionControl: Send + core::fmt::Debug {
     /// RFC 5681's "restart window" (section 4.1).
     fn on_idle(&mut self, timeouts: u32);
 
+    /// The window was that of a sender that did not use it, and so was what a loss has left of it:
+    /// now it is at most this.
+    fn shrink_to(&mut self, bytes: u64);
+
     /// A new controller goes on with the window of another one. What is larger than the initial
     /// window has been found by slow start, which is over.
     fn resume(&mut self, window_bytes: u64);
@@ -170,6 +174,13 @@ impl CongestionControl for Control {
         match self {
             Self::Swift(swift) => swift.on_idle(timeouts),
             Self::Cubic(cubic) => cubic.on_idle(timeouts),
+        }
+    }
+
+    fn shrink_to(&mut self, bytes: u64) {
+        match self {
+            Self::Swift(swift) => swift.shrink_to(bytes),
+            Self::Cubic(cubic) => cubic.shrink_to(bytes),
         }
     }
 

@@ -308,6 +308,11 @@ impl CongestionControl for Swift {
         self.window_bytes = after_idle(self.window_bytes, timeouts, initial_bytes);
     }
 
+    fn shrink_to(&mut self, bytes: u64) {
+        let bytes = (bytes as f64).max(COLLAPSED_PACKETS * self.packet_bytes);
+        self.window_bytes = self.window_bytes.min(bytes);
+    }
+
     fn resume(&mut self, window_bytes: u64) {
         // It may be less than is allowed with packets of this size: they have grown since.
         self.window_bytes = (window_bytes as f64).clamp(1.0, MAX_BYTES);

@@ -196,6 +196,20 @@ fn only_the_first_slow_start_goes_by_delay() {
     assert!(threshold > 64 * PACKET);
 }
 
+#[test]
+fn a_window_that_was_not_used_shrinks_and_never_grows_by_that() {
+    for control in Congestion::ALL {
+        let mut control = control.control(PACKET as u16, 50 * MICROSECOND);
+        rounds(&mut control, 1_000_000_000, 3, BASE_NS);
+        for (packets, left) in [(100, 80), (30, 30), (40, 30), (0, 2)] {
+            control.shrink_to(packets * PACKET);
+            assert_eq!(control.window_bytes(), left * PACKET, "{control:?}");
+        }
+        let threshold = control.slow_start_threshold_bytes().unwrap_or(2 * PACKET);
+        assert_eq!(threshold, 2 * PACKET, "{control:?}");
+    }
+}
+
 /// RFC 5681, 4.1: the restart window; RFC 2861: half of the window for each timeout.
 #[test]
 fn a_window_decays_while_nothing_is_sent() {

@@ -130,6 +130,10 @@ settings! {
         |it, value| it.options.settings.initial_window = value as u32;
     pacing SWITCH, "a window is spread over its round trip",
         |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
+    tcp_slow_start_after_idle SWITCH,
+        "what is not used of a window decays; with 0 it is kept as RFC 7661 has it",
+        |it| i64::from(!it.options.settings.window_validation),
+        |it, value| it.options.settings.window_validation = value == 0;
     rto_initial_us US, "the retransmission timeout before a round trip is measured",
         |it| us(it.options.settings.rto_initial_ns),
         |it, value| it.options.settings.rto_initial_ns = ns(value);

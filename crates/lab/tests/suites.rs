@@ -147,6 +147,21 @@ fn with_sack() -> Script {
     )
 }
 
+/// One that validates its window, of 36 segments, all of which have arrived.
+fn with_a_window_of_36() -> Script {
+    host().play(
+        "set tcp_sack 1; set tcp_slow_start_after_idle 0
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 65535 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 65408; accept 3 = 4; nonblock 4 = 0; write 4 26000 = 26000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 9001:10001(1000) ack 1
+        +0.1 < . 1:1(0) ack 10001 win 65408
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > P. 25001:26001(1000) ack 1
+        +0.1 < . 1:1(0) ack 26001 win 65408; tcp_info 4 snd_cwnd = 36",
+    )
+}
+
 cases! {
     // What nobody listens to: RFC 9293, section 3.10.7.1.
 
@@ -471,4 +486,22 @@ cases! {
         +2 write 4 20000 = 20000
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 35001:36001(1000) ack 1
         tcp_info 4 snd_cwnd = 10";
+
+    /// RFC 7661, sections 4.3 and 4.4.1: the window stays, and a loss leaves half of what was sent.
+    window_kept_while_idle: with_a_window_of_36() => "
+        +2 write 4 20000 = 20000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > *
+        > P. 45001:46001(1000) ack 1
+        tcp_info 4 snd_cwnd = 36
+        +0.1 < . 1:1(0) ack 26001 win 65408 <sack 27001:30001>
+        > . 26001:27001(1000) ack 1
+        tcp_info 4 snd_ssthresh = 10";
+
+    /// RFC 7661, section 4.4.3: half of it is left after five minutes.
+    window_kept_for_five_minutes: with_a_window_of_36() => "
+        +301 write 4 20000 = 20000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > . 43001:44001(1000) ack 1
+        tcp_info 4 snd_cwnd = 18";
 }

@@ -122,6 +122,10 @@ pub struct Settings {
     pub initial_window: u32,
     /// A window is spread over its round trip. The delay-based control needs it.
     pub pacing: bool,
+    /// A window that is not used is kept for five minutes, and a loss makes it half of what was
+    /// used (RFC 7661). Else it is halved with each retransmission timeout without anything to send
+    /// (RFC 2861), as with Linux: without pacing a window that was kept leaves as one burst.
+    pub window_validation: bool,
     /// Which congestion control.
     pub congestion: Congestion,
 }
@@ -193,6 +197,7 @@ impl Default for Settings {
             defer_accept: 0,
             initial_window: 10,
             pacing: false,
+            window_validation: false,
             congestion: Congestion::Cubic,
         }
     }

@@ -6,7 +6,8 @@
 //!
 //! Here are the state itself and what the app asks; `open` is the handshake, `receive` judges
 //! segments, `acknowledged` is what acknowledgements do, `transmit` makes segments, `timeouts` is
-//! what happens by itself, `icmp` what routers say, `path` what the path takes.
+//! what happens by itself, `icmp` what routers say, `path` what the path takes, `validated` what
+//! becomes of a window that is not used.
 
 use core::net::SocketAddr;
 use core::ops::Range;
@@ -32,6 +33,7 @@ use crate::state::State;
 use crate::timers::{Timer, Timers};
 use crate::timestamps::Timestamps;
 use crate::tlp::TailProbe;
+use crate::validation::Validation;
 
 mod acknowledged;
 mod icmp;
@@ -42,6 +44,7 @@ mod receive;
 mod saved;
 mod timeouts;
 mod transmit;
+mod validated;
 
 pub use icmp::IcmpError;
 pub use info::{Info, Status};
@@ -141,6 +144,7 @@ pub(crate) struct Connection {
     /// The most that was outstanding at once in the round trip that ends when this is
     /// acknowledged.
     flight: Flight,
+    validation: Validation,
     /// When data was last sent.
     data_sent: Time,
     challenges: Challenges,
@@ -242,6 +246,7 @@ impl Connection {
             acknowledged: 0,
             window_filled: 0,
             flight: Flight::default(),
+            validation: Validation::default(),
             data_sent: Time::ZERO,
             challenges: Challenges::default(),
             counters: Counters::default(),

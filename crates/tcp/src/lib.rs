@@ -58,6 +58,7 @@ mod timers;
 mod timestamps;
 mod tlp;
 mod tuning;
+mod validation;
 
 pub use clearway_congestion::Congestion;
 pub use config::{Config, Cookies, IpFields, KeepAlive, Settings};

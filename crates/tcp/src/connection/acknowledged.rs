@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use clearway_base::Time;
-use clearway_congestion::{AckSample, CongestionControl, LossSample};
+use clearway_congestion::{AckSample, CongestionControl};
 use clearway_wire::tcp::Flags;
 
 use super::receive::After;
@@ -202,8 +202,7 @@ impl Connection {
 
     fn judge_tail_probe(&mut self, seen: &Ack) {
         if self.tail.on_ack(seen.ack, seen.has_duplicate, seen.is_bare) == tlp::Verdict::Repaired {
-            let bytes = self.size.bytes().into();
-            self.control.on_loss(&LossSample { now: seen.now, sent: seen.now, bytes });
+            self.reduce_window(seen.now, self.size.bytes().into(), seen.in_flight_before);
             self.ecn.on_reduced(self.snd.next());
         }
     }
@@ -298,7 +297,7 @@ impl Connection {
         let begun_bytes = self.board.in_flight_bytes() + lost.bytes + delivered_bytes;
         self.recovery.begin_fast(self.snd.next(), begun_bytes);
         self.recovery.window_bytes = self.board.in_flight_bytes();
-        self.control.on_loss(&LossSample { now, sent: now, bytes: lost.bytes });
+        self.reduce_window(now, lost.bytes, begun_bytes);
         self.ecn.on_reduced(self.snd.next());
     }
 
@@ -337,6 +336,7 @@ impl Connection {
         if self.recovery.phase() == Phase::Fast && !seen.marked {
             return; // RFC 6937 has the window
         }
+        let used_bytes = self.validate_window(seen.now, seen.delivered.bytes);
         let latest_ns = seen.delivered.newest.map(|sent| seen.now.since(sent));
         self.control.on_ack(&AckSample {
             now: seen.now,
@@ -350,6 +350,9 @@ impl Connection {
             window_limited: seen.advances && self.was_window_limited(seen),
             marked: seen.marked,
         });
+        if seen.marked {
+            self.reduce_to_used(used_bytes, seen.in_flight_before);
+        }
     }
 
     /// RFC 9438, section 4.2, and RFC 7661: a window that was not filled says nothing about what

@@ -1,7 +1,7 @@
 //! What happens by itself.
 
 use clearway_base::Time;
-use clearway_congestion::{CongestionControl, LossSample};
+use clearway_congestion::CongestionControl;
 
 use super::{Connection, Probe};
 use crate::event::End;
@@ -79,7 +79,7 @@ impl Connection {
             // segment has not yet been resent", the threshold goes down.
             let bytes = self.board.in_flight_bytes();
             self.control_before = Some(Box::new(self.control.clone()));
-            self.control.on_loss(&LossSample { now, sent: now, bytes });
+            self.reduce_window(now, bytes, bytes);
             self.ecn.on_reduced(self.snd.next());
         }
         self.suspect_black_hole(now);

@@ -214,7 +214,7 @@ impl Connection {
             return None;
         }
         if self.board.is_empty() {
-            self.decay_if_idle(now);
+            self.restart(now);
         }
         let bytes = self.size.bytes_with(self.options_length());
         let in_flight = self.in_flight_bytes();
@@ -234,6 +234,15 @@ impl Connection {
         }
         self.recovery.free_new = self.recovery.free_new.saturating_sub(1);
         Some(self.first_time(now, range))
+    }
+
+    /// What a pause has made of the window.
+    fn restart(&mut self, now: Time) {
+        if self.settings.window_validation {
+            self.reduce_if_unused(now);
+        } else {
+            self.decay_if_idle(now);
+        }
     }
 
     /// RFC 5681, section 4.1: "if TCP has not sent data in an interval exceeding the retransmission
