@@ -11,14 +11,16 @@ SOAK_MINUTES ?= 60
 # What `make mutants` plants bugs in; with SAMPLE=150 in so many places, chosen by SEED.
 MUTANTS ?= transport congestion channel classify switch control
 
-.PHONY: demo test own-stack build install uninstall packages test-packages test-setup lint deny crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
+.PHONY: demo test own-stack build install uninstall packages test-packages test-setup lint deny
+.PHONY: crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
 	@$(TARGET)/release/clearway demo
 	@tools/demo-tcp.sh $(TARGET)/release/clearway
 
-# An unprivileged program with its own TCP/IP stack, beside the Linux kernel. Needs root for namespaces.
+# An unprivileged program with its own TCP/IP stack, beside the Linux kernel. Needs root for
+# namespaces.
 own-stack:
 	@tools/setup.sh test
 	@tools/own-stack.sh
@@ -31,9 +33,9 @@ test:
 	@tools/setup.sh test
 	@tools/test.sh
 
-# Installs the daemon with its systemd unit, the C library, documents and the Wireshark dissector below PREFIX;
-# tools/install.sh says what else can be chosen. With sudo, what the user has built is installed as it is: root
-# mostly has no toolchain.
+# Installs the daemon with its systemd unit, the C library, documents and the Wireshark dissector
+# below PREFIX; tools/install.sh says what else can be chosen. With sudo, what the user has built is
+# installed as it is: root mostly has no toolchain.
 PREFIX ?= /usr/local
 install: export PREFIX := $(PREFIX)
 install: export BUILD := $(TARGET)/release
@@ -56,7 +58,8 @@ test-packages:
 	@tools/setup.sh packages
 	@tools/test-packages.sh
 
-# Every path of tools/setup.sh in clean roots: of Debian 12, or SUITE=noble; needs root, mmdebstrap, half an hour.
+# Every path of tools/setup.sh in clean roots: of Debian 12, or SUITE=noble; needs root, mmdebstrap,
+# half an hour.
 test-setup:
 	@tools/setup.sh packages
 	@tools/test-setup.sh
@@ -71,15 +74,17 @@ lint:
 deny:
 	tools/deny.sh
 
-# The app library and what it stands on, as they would be published, each built from its package. Cargo keeps what it
-# has unpacked and built of a version, also if the package is another now.
+# The app library and what it stands on, as they would be published, each built from its package.
+# Cargo keeps what it has unpacked and built of a version, also if the package is another now.
 crates:
 	rm -rf target/crates $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/clearway-*
-	CARGO_TARGET_DIR=target/crates $(CARGO) package -p clearway-base -p clearway-channel -p clearway-client -p clearway-tokio --allow-dirty
+	CARGO_TARGET_DIR=target/crates $(CARGO) package --allow-dirty \
+		-p clearway-base -p clearway-channel -p clearway-client -p clearway-tokio
 
 # The rings and the sleep and wake-up handshake under every interleaving that loom finds.
 loom:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p clearway-channel --release --lib
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+		$(CARGO) test -p clearway-channel --release --lib
 
 # Channel under Miri, which sees undefined behaviour.
 miri:
@@ -91,13 +96,16 @@ fuzz:
 
 # Whole networks with every kind of bad luck, with ever new seeds.
 soak:
-	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-sim --test seeds -- --ignored --nocapture soak
+	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) \
+		$(CARGO) test --release -p clearway-sim --test seeds -- --ignored --nocapture soak
 
 # Two hosts and a bad wire between them, likewise.
 soak-faults:
-	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-engine --test faults -- --ignored --nocapture soak
+	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) \
+		$(CARGO) test --release -p clearway-engine --test faults -- --ignored --nocapture soak
 
-# Bugs planted one by one in a copy of the tree: which of them does no test see? An hour or more; not in CI.
+# Bugs planted one by one in a copy of the tree: which of them does no test see? An hour or more;
+# not in CI.
 mutants:
 	tools/mutants.sh $(MUTANTS)
 
