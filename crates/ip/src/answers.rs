@@ -23,13 +23,13 @@ const QUOTE_BYTES_MAX_V4: usize = 576 - ipv4::HEADER_LENGTH - icmpv4::HEADER_LEN
 const QUOTE_BYTES_MAX_V6: usize = 1280 - ipv6::HEADER_LENGTH - icmpv6::HEADER_LENGTH;
 
 /// The link header of a frame to one host or group.
-pub(super) struct Link {
+pub(super) struct LinkHeader {
     pub(super) source: MacAddress,
     pub(super) destination: MacAddress,
     pub(super) vlan: Option<u16>,
 }
 
-impl Link {
+impl LinkHeader {
     /// Writes the header of a frame that carries an IP packet to `destination`. Returns its length.
     pub(super) fn emit(&self, bytes: &mut [u8], destination: IpAddr) -> usize {
         let is_ipv4 = destination.is_ipv4();
@@ -391,8 +391,8 @@ impl Interface {
         if self.outbox.push(length, fill) { Ok(()) } else { Err(DropReason::OutboxFull) }
     }
 
-    fn link(&self, destination: MacAddress) -> Link {
-        Link { source: self.mac, destination, vlan: self.vlan }
+    fn link(&self, destination: MacAddress) -> LinkHeader {
+        LinkHeader { source: self.mac, destination, vlan: self.vlan }
     }
 }
 
@@ -407,7 +407,7 @@ fn quote_v6(packet: &[u8]) -> &[u8] {
 }
 
 /// Returns the length of the frame; 0 if it does not fit.
-fn emit_arp(link: &Link, packet: &arp::Repr, frame: &mut [u8]) -> usize {
+fn emit_arp(link: &LinkHeader, packet: &arp::Repr, frame: &mut [u8]) -> usize {
     let length = link.length() + packet.length();
     let Some(frame) = frame.get_mut(..length) else { return 0 };
     let at = link.emit_type(frame, ether_type::ARP);
@@ -417,7 +417,7 @@ fn emit_arp(link: &Link, packet: &arp::Repr, frame: &mut [u8]) -> usize {
 
 /// `frame` is exactly as long as it has to be, and so is the message no longer than an outbox slot.
 fn emit_icmpv4(
-    link: &Link,
+    link: &LinkHeader,
     source: Ipv4Addr,
     destination: Ipv4Addr,
     message: &icmpv4::Repr<'_>,
@@ -433,7 +433,7 @@ fn emit_icmpv4(
 
 /// Returns the length of the frame; 0 if it does not fit.
 fn emit_icmpv6(
-    link: &Link,
+    link: &LinkHeader,
     source: Ipv6Addr,
     destination: Ipv6Addr,
     hop_limit: u8,

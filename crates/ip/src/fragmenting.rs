@@ -4,7 +4,7 @@
 //! RFC 1122, section 3.2.2.6: "Data received in an ICMP Echo Request MUST be entirely included in
 //! the resulting Echo Reply"; RFC 4443, section 4.2, says the same.
 
-use super::answers::Link;
+use super::answers::LinkHeader;
 use super::outbox::FRAME_BYTES_MAX;
 use super::path::{HOP_LIMIT, ip_header_length};
 use super::{DropReason, Interface};
@@ -37,7 +37,7 @@ impl Interface {
     /// Queues all fragments of a message of ICMP, or none.
     pub(super) fn push_fragments(
         &mut self,
-        link: &Link,
+        link: &LinkHeader,
         source: IpAddr,
         destination: IpAddr,
         identification: u32,

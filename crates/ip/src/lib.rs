@@ -451,7 +451,7 @@ impl Interface {
         mac: MacAddress,
         fresh_until: Time,
     ) -> Path {
-        let link = answers::Link { source: self.mac, destination: mac, vlan: self.vlan };
+        let link = answers::LinkHeader { source: self.mac, destination: mac, vlan: self.vlan };
         let generation = self.neighbours.generation();
         Path::new(&link, source, destination, protocol, fresh_until, generation)
     }

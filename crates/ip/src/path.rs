@@ -1,6 +1,6 @@
 //! The headers of packets on one path: made once, copied for each packet.
 
-use super::answers::Link;
+use super::answers::LinkHeader;
 use clearway_base::{SECOND, Time};
 use clearway_wire::checksum::Sum;
 use clearway_wire::{Ecn, ethernet, ipv4, ipv6, udp, vlan};
@@ -42,7 +42,7 @@ pub struct Path {
 
 impl Path {
     pub(super) fn new(
-        link: &Link,
+        link: &LinkHeader,
         source: IpAddr,
         destination: IpAddr,
         protocol: u8,
