@@ -29,11 +29,15 @@ fn memory_grows_with_hosts_and_flows_and_with_nothing_else() {
     assert!(many.engine_bytes < 2 * few.engine_bytes, "{few:?} {many:?}");
     let others_bytes = 500 * many.hosts as u64;
     assert!(many.connections_bytes < few.connections_bytes + others_bytes, "{few:?} {many:?}");
-    let bytes_of = |flows: &u64| {
-        let bytes = flow_memory_bytes(*flows, &heap_bytes);
-        println!("{flows} flows: {bytes} bytes each, both ends together");
-        bytes
-    };
-    let bytes: Vec<u64> = flows.iter().map(bytes_of).collect();
-    assert!(bytes.iter().all(|bytes| (1_000..10_000).contains(bytes)), "{bytes:?}");
+    for are_shared in [false, true] {
+        let bytes_of = |flows: &u64| {
+            let bytes = flow_memory_bytes(*flows, are_shared, &heap_bytes);
+            let kind = if are_shared { "sharing flows" } else { "with a flow each" };
+            println!("{flows} connections {kind}: {bytes} bytes each, both ends together");
+            bytes
+        };
+        let bytes: Vec<u64> = flows.iter().map(bytes_of).collect();
+        let bytes_max = if are_shared { 5_000 } else { 10_000 };
+        assert!(bytes.iter().all(|bytes| (500..bytes_max).contains(bytes)), "{bytes:?}");
+    }
 }

@@ -115,23 +115,34 @@ fn text_of_hosts(cost: &HostsCost) -> String {
 }
 
 fn flows(wanted: &Scale) -> Result<(), Failure> {
-    let mut costs: Vec<FlowCost> = Vec::new();
+    let mut costs: [Vec<FlowCost>; 2] = Default::default();
     for flows in &wanted.flows {
-        let cost = clearway_sim::scale::flows(*flows);
-        let text = format!(
-            "{flows:>6} flows: {:.0} ns and {:.2} frames per message, {:.0} ns per connection\n",
-            cost.cpu_ns_per_message, cost.frames_per_message, cost.cpu_ns_per_connection
-        );
-        wanted.show(&cost, text)?;
-        costs.push(cost);
+        for (are_shared, costs) in [false, true].into_iter().zip(&mut costs) {
+            let cost = clearway_sim::scale::flows(*flows, are_shared);
+            wanted.show(&cost, text_of_flows(&cost))?;
+            costs.push(cost);
+        }
     }
-    let series = [Series {
-        name: "both engines",
+    let series = |name, costs: &[FlowCost]| Series {
+        name,
         values: costs.iter().map(|cost| cost.cpu_ns_per_message).collect(),
-    }];
-    let groups: Vec<String> = costs.iter().map(|cost| format!("{} flows", cost.flows)).collect();
-    let title = "Time per message, by flows of each engine";
-    wanted.draw("flows.svg", &Bars { title, unit: "ns", groups: &groups, series: series.into() })
+    };
+    let [own, shared] = &costs;
+    let series = vec![series("a flow each", own), series("shared flows", shared)];
+    let groups: Vec<String> = own.iter().map(|cost| format!("{} open", cost.flows)).collect();
+    let title = "Time per message, by connections of each engine";
+    wanted.draw("flows.svg", &Bars { title, unit: "ns", groups: &groups, series })
+}
+
+fn text_of_flows(cost: &FlowCost) -> String {
+    format!(
+        "{:>6} connections with {}: {:.0} ns and {:.2} frames per message, {:.0} ns to open one\n",
+        cost.flows,
+        if cost.are_shared { "shared flows" } else { "a flow each" },
+        cost.cpu_ns_per_message,
+        cost.frames_per_message,
+        cost.cpu_ns_per_connection
+    )
 }
 
 fn engines(wanted: &Scale) -> Result<(), Failure> {

@@ -56,7 +56,7 @@ impl Crowd {
 
     fn connect(&mut self) {
         for seat in 1..=self.senders.len() {
-            assert!(self.stage.connect(seat, self.receiver, 0), "room for one command");
+            assert!(self.stage.connect(seat, self.receiver, 0, false), "room for one command");
             self.stage.ring(seat);
         }
         let is_open = |sender: &Sender| sender.connection.is_some();

@@ -1,4 +1,5 @@
-//! More and more flows between two engines: what the same messages cost.
+//! More and more connections between two engines: what the same messages cost, if each has a flow
+//! of its own and if they share flows.
 
 use clearway_base::MICROSECOND;
 use clearway_channel::Completion;
@@ -23,8 +24,10 @@ const ATTEMPTS: u64 = 256;
 /// What so many flows between two engines cost.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct FlowCost {
-    /// Flows of each engine.
+    /// Connections of each engine.
     pub flows: u64,
+    /// They share flows, as many as may.
+    pub are_shared: bool,
     /// Time in the turns of both engines per message with its answer.
     pub cpu_ns_per_message: f64,
     /// Frames of both, acknowledgements that found no message to travel with included.
@@ -33,13 +36,13 @@ pub struct FlowCost {
     pub cpu_ns_per_connection: f64,
 }
 
-/// Measures with so many flows.
+/// Measures with so many connections, which have a flow each or share flows.
 ///
 /// # Panics
-/// If a flow cannot be opened.
+/// If one cannot be opened.
 #[must_use]
-pub fn flows(flows: u64) -> FlowCost {
-    let mut pair = Pair::new();
+pub fn flows(flows: u64, are_shared: bool) -> FlowCost {
+    let mut pair = Pair::new(are_shared);
     pair.connect(flows);
     let connecting_ns = pair.stage.cpu_ns;
     let messages = flows.max(MESSAGES_MIN);
@@ -48,20 +51,21 @@ pub fn flows(flows: u64) -> FlowCost {
     let cpu_ns_per_message = pair.exchange(messages);
     FlowCost {
         flows,
+        are_shared,
         cpu_ns_per_message,
         frames_per_message: (pair.stage.network.frames() - frames) as f64 / messages as f64,
         cpu_ns_per_connection: connecting_ns as f64 / flows as f64,
     }
 }
 
-/// What so many flows take of memory, in bytes per flow, both ends together: as `heap_bytes` says
+/// What so many connections take of memory, in bytes each, both ends together: as `heap_bytes` says
 /// before they are opened, and when each has carried messages.
 ///
 /// # Panics
-/// If a flow cannot be opened.
+/// If one cannot be opened.
 #[must_use]
-pub fn flow_memory_bytes(flows: u64, heap_bytes: &dyn Fn() -> u64) -> u64 {
-    let mut pair = Pair::new();
+pub fn flow_memory_bytes(flows: u64, are_shared: bool, heap_bytes: &dyn Fn() -> u64) -> u64 {
+    let mut pair = Pair::new(are_shared);
     let before = heap_bytes();
     pair.connect(flows);
     pair.exchange(PART_MESSAGES.max(2 * flows));
@@ -73,6 +77,7 @@ struct Pair {
     stage: Stage,
     client: usize,
     server: usize,
+    are_shared: bool,
     connections: Vec<u64>,
     /// The connection that sends next.
     turn: usize,
@@ -81,11 +86,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(are_shared: bool) -> Self {
         let link = Link::plain(100_000_000_000, 2 * MICROSECOND, 1 << 20);
         let mut stage = Stage::new(&[link; 2], 1, Congestion::Swift, 1);
         let (client, server) = (stage.seat(0, 0, false, LARGE), stage.seat(1, 0, true, LARGE));
-        Self { stage, client, server, connections: Vec::new(), turn: 0, sent: 0, received: 0 }
+        let connections = Vec::new();
+        Self { stage, client, server, are_shared, connections, turn: 0, sent: 0, received: 0 }
     }
 
     /// Opens so many connections.
@@ -94,7 +100,7 @@ impl Pair {
         while (self.connections.len() as u64) < flows {
             while attempted < flows
                 && attempted - (self.connections.len() as u64) < ATTEMPTS
-                && self.stage.connect(self.client, self.server, attempted)
+                && self.stage.connect(self.client, self.server, attempted, self.are_shared)
             {
                 attempted += 1;
             }
@@ -156,7 +162,9 @@ impl Pair {
 mod tests {
     #[test]
     fn a_hundred_flows_can_be_measured() {
-        let cost = super::flows(100);
-        assert!(cost.cpu_ns_per_message > 0.0 && cost.cpu_ns_per_connection > 0.0, "{cost:?}");
+        for are_shared in [false, true] {
+            let cost = super::flows(100, are_shared);
+            assert!(cost.cpu_ns_per_message > 0.0 && cost.cpu_ns_per_connection > 0.0, "{cost:?}");
+        }
     }
 }

@@ -132,7 +132,10 @@ impl Mesh {
             for seat in beginners.clone() {
                 for number in 0..CONNECTIONS {
                     let peer = (seat + 1 + number % (self.hosts - 1)) % self.hosts;
-                    assert!(self.stage.connect(seat, peer, 0), "room for {CONNECTIONS} commands");
+                    assert!(
+                        self.stage.connect(seat, peer, 0, false),
+                        "room for {CONNECTIONS} commands"
+                    );
                 }
                 self.stage.ring(seat);
             }

@@ -110,7 +110,7 @@ impl Pair {
     fn connect(&mut self, client: usize, server: usize) -> u64 {
         let stage = &mut self.stage;
         let (started, mut is_open) = (stage.now, false);
-        assert!(stage.connect(client, server, 0), "room for one command");
+        assert!(stage.connect(client, server, 0, false), "room for one command");
         stage.ring(client);
         while !is_open {
             stage.step(&mut |_, completion| {

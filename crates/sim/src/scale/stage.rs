@@ -120,12 +120,17 @@ impl Stage {
         host_of(address).expect("an address of a host")
     }
 
-    /// Connects one app to another. False if there is no room for the command.
-    pub(super) fn connect(&mut self, seat: usize, to: usize, token: u64) -> bool {
+    /// Connects one app to another, by a flow that others share or not. False if there is no room
+    /// for the command.
+    pub(super) fn connect(&mut self, seat: usize, to: usize, token: u64, is_shared: bool) -> bool {
         let listener = &self.seats[to];
         let (address, _) = self.hosts[listener.host as usize].nature.addresses()[0];
         let peer = SocketAddr::new(address, PORT + listener.engine as u16);
-        self.seats[seat].end.submit(&Command::Connect { token, peer }).is_ok()
+        let command = match is_shared {
+            true => Command::ConnectShared { token, peer },
+            false => Command::Connect { token, peer },
+        };
+        self.seats[seat].end.submit(&command).is_ok()
     }
 
     /// Sends one message; all that an app sends have the same length. False if there is no room.
