@@ -301,3 +301,18 @@ fn a_saved_flow_is_shared_or_of_an_app() {
         assert!(!restore(other), "{spoil}");
     }
 }
+
+/// Its slot may be another connection's by then.
+#[test]
+fn an_attempt_that_was_aborted_hears_nothing_of_being_accepted() {
+    let mut world = World::new(7, Faults::default());
+    let [first] = world.with_connections();
+    let second = world.open();
+    world.network.transmit();
+    world.abort(0, second);
+    world.run_until(|world| world.ends(1) == [Reason::Reset]);
+    assert_eq!(world.network.hosts[0].app.connected, 1, "it was given up");
+    assert!(world.ends(0).is_empty());
+    world.close(0, first);
+    world.rest();
+}

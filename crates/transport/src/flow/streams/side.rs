@@ -104,6 +104,7 @@ impl Side {
             "a stream that is over and takes messages",
         )?;
         ensure(self.has_app() || outgoing.is_done(), "a stream that nobody has and sends")?;
+        ensure(self.has_app() || !self.awaits, "a stream that nobody has and waits for")?;
         let is_in_order = self.stage == Stage::Aborted(Reason::Closed);
         ensure(!is_in_order, "a stream that is aborted in order")?;
         ensure(!self.awaits || outgoing.is_done(), "a stream that sends before it is accepted")?;
@@ -115,7 +116,7 @@ impl Side {
         let owner = self.stream.owner;
         self.stream.incoming.discard(app, owner);
         self.stream = Stream { close_due: true, ..Stream::new(owner, 0) };
-        self.stage = Stage::Aborted(reason);
+        (self.stage, self.awaits) = (Stage::Aborted(reason), false);
     }
 
     /// Takes a frame of the peer's; returns why the stream is over, if it is. `next_number`: that
