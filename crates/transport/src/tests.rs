@@ -58,6 +58,8 @@ pub(crate) struct TestApp {
     window: u64,
     accepted: Vec<FlowKey>,
     connected: u32,
+    /// Who was told that it is connected, or of a message, in order.
+    told: Vec<(Owner, &'static str)>,
     closed: Vec<Reason>,
     /// The same of all connections, with whose they are.
     ended: Vec<(Owner, Reason)>,
@@ -86,6 +88,7 @@ impl TestApp {
             window: WINDOW,
             accepted: Vec::new(),
             connected: 0,
+            told: Vec::new(),
             closed: Vec::new(),
             ended: Vec::new(),
             streams: Vec::new(),
@@ -167,6 +170,7 @@ impl App for TestApp {
     }
 
     fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+        self.told.push((owner, "message"));
         self.delivered.push_back((owner, buffer));
     }
 
@@ -195,7 +199,8 @@ impl App for TestApp {
         Some((owner, self.window))
     }
 
-    fn connected(&mut self, _: Owner) {
+    fn connected(&mut self, owner: Owner) {
+        self.told.push((owner, "connected"));
         self.connected += 1;
     }
 

@@ -267,16 +267,17 @@ impl Streams {
         side.is_known = true;
         let is_over = match side.take(frame, parent.next_number, app) {
             Ok(is_over) => is_over,
+        let owner = side.stream.owner;
+        // What comes of it now may be a message already, of which its app has to know whose it is.
+        if side.awaits && !matches!(frame, Frame::Close { reason: 1.., .. }) {
+            side.awaits = false;
+            app.connected(owner);
+        }
             Err(refused) => {
                 self.note(id); // it may have to tell that
                 return Err(refused);
             }
         };
-        let owner = side.stream.owner;
-        if side.awaits && is_over.is_none() {
-            side.awaits = false;
-            app.connected(owner);
-        }
         if let Some(reason) = is_over.or(side.was_closed_by_peer().then_some(Reason::Closed)) {
             side.stream.incoming.discard(app, owner);
             self.remove(id);

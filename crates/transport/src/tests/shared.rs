@@ -316,3 +316,20 @@ fn an_attempt_that_was_aborted_hears_nothing_of_being_accepted() {
     world.close(0, first);
     world.rest();
 }
+
+/// Its app does not know the connection before that.
+#[test]
+fn who_is_accepted_hears_it_before_messages_come() {
+    let mut world = World::new(8, Faults::default());
+    let [_] = world.with_connections();
+    let second = world.open();
+    world.network.hosts[0].app.told.clear();
+    let key = world.key;
+    world.inject(1, key, |bytes| {
+        let at = emit_stream(bytes, second.stream);
+        at + emit_message(&mut bytes[at..], 0, 0)
+    });
+    let owner = Owner { channel: 1, connection: 2 };
+    let told = &world.network.hosts[0].app.told;
+    assert_eq!(*told, [(owner, "connected"), (owner, "message")]);
+}
