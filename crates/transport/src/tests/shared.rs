@@ -333,3 +333,23 @@ fn who_is_accepted_hears_it_before_messages_come() {
     let told = &world.network.hosts[0].app.told;
     assert_eq!(*told, [(owner, "connected"), (owner, "message")]);
 }
+
+/// What the peer has never heard of would be a gap in its books for ever, and those are bounded.
+#[test]
+fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
+    let mut world = World::new(9, Faults::default());
+    let mut open = vec![world.open()];
+    for nth in 0..300 {
+        let stream = world.open();
+        match nth % 4 {
+            0 => world.close(0, stream),
+            2 => world.abort(0, stream),
+            _ => open.push(stream),
+        }
+    }
+    let is_all = |world: &World| world.network.hosts[0].app.connected as usize == 151;
+    world.run_until(is_all);
+    assert_eq!(world.ends(0), [Reason::Closed; 75]);
+    open.into_iter().for_each(|stream| world.close(0, stream));
+    world.rest();
+}

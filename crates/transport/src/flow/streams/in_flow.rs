@@ -107,7 +107,7 @@ impl Flow {
             self.with_streams(|all| all.close(stream, app));
             return Outcome::Continue;
         }
-        let (owner, goes_on) = self.forget_stream(stream);
+        let (owner, goes_on) = self.give_up_stream(stream, app);
         owner.into_iter().for_each(|owner| app.closed(owner, Reason::Closed));
         if goes_on { Outcome::Continue } else { Outcome::Ended(Reason::Closed) }
     }
@@ -115,7 +115,7 @@ impl Flow {
     /// Ends a stream at once; its app is told nothing. True if the flow goes on.
     pub(crate) fn abort_stream(&mut self, stream: u32, reason: Reason, app: &mut impl App) -> bool {
         if self.is_connecting() {
-            return self.forget_stream(stream).1;
+            return self.give_up_stream(stream, app).1;
         }
         self.with_streams(|all| all.abort(stream, reason, app));
         true

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use clearway_wire::clearway::VERSION_SHARED;
 
 use super::{Flow, State, Streams};
-use crate::app::{App, Owner};
+use crate::app::{App, Owner, Reason};
 use crate::endpoint::{FlowKey, Keyed, StreamKey};
 use crate::stream::Stream;
 
@@ -39,13 +39,6 @@ impl Streams {
     /// There were some, and nothing is left of them.
     fn are_over(&self) -> bool {
         self.opened > 0 && self.sides.is_empty()
-    }
-
-    /// Takes away one of which the peer has heard nothing; whose it was.
-    fn forget(&mut self, id: u32) -> Option<Owner> {
-        let owner = self.sides.get(&id)?.stream.owner;
-        self.remove(id);
-        Some(owner)
     }
 }
 
@@ -94,10 +87,18 @@ impl Flow {
         }
     }
 
-    /// Takes away a stream of a flow that is being opened; whose it was. Without any left the flow
-    /// is of no use.
-    pub(crate) fn forget_stream(&mut self, stream: u32) -> (Option<Owner>, bool) {
+    /// Gives up a stream of a flow that is being opened; whose it was. Without any left the flow is
+    /// of no use. If it is opened, the peer hears of this one as of one that was aborted: a number
+    /// that it never heard of would be a gap in its books for ever, and those are few.
+    pub(crate) fn give_up_stream(
+        &mut self,
+        stream: u32,
+        app: &mut impl App,
+    ) -> (Option<Owner>, bool) {
         let Some(all) = self.streams.as_deref_mut() else { return (None, true) };
-        (all.forget(stream), all.has_app())
+        let side = all.sides.get(&stream).filter(|side| side.has_app());
+        let owner = side.map(|side| side.stream.owner);
+        all.abort(stream, Reason::Reset, app);
+        (owner, all.has_app())
     }
 }
