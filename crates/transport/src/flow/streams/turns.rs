@@ -110,7 +110,8 @@ impl Turns {
     pub(super) fn sent(&mut self, id: u32, place: &mut Place, bytes: usize) {
         let waits = place.waits;
         self.set(id, place, false);
-        self.reached[usize::from(place.priority.urgency)] = place.tag;
+        let reached = &mut self.reached[usize::from(place.priority.urgency)];
+        *reached = place.tag.max(*reached); // one that does not stand in line may be far behind
         let service = bytes as u64 * SCALE / u64::from(place.priority.weight);
         place.tag = place.tag.saturating_add(service);
         self.set(id, place, waits);
@@ -235,6 +236,19 @@ mod tests {
         let mut calm = Place::restore(Priority { urgency: 4, weight: 256 }).expect("valid");
         assert!(line.turns.next(Some(&mut calm)).is_some());
         assert!(Turns::default().next(None).is_none());
+    }
+
+    /// One that does not stand in line, and has had turns of its own without much to send.
+    #[test]
+    fn who_was_behind_takes_nothing_from_those_who_come_later() {
+        let mut line = Line::new(&[(3, 16, 1000), (3, 16, 1000)]);
+        line.set(1, false);
+        line.send_all(100_000);
+        line.set(0, false);
+        line.turns.sent(9, &mut Place::default(), 0);
+        (0..2).for_each(|id| line.set(id, true));
+        line.send_all(20_000);
+        line.sent.iter().for_each(|sent| assert_near(*sent, 10_000));
     }
 
     #[test]
