@@ -159,7 +159,8 @@ impl Streams {
         self.with_app > 0
     }
 
-    /// Room for one more that an app has, and for what is left of others until the peer knows.
+    /// Room for one more of the peer's, that an app has, and for what is left of others until the
+    /// peer knows.
     fn has_room(&self) -> bool {
         self.with_app < STREAMS_MAX && self.sides.len() < SIDES_MAX
     }
@@ -173,7 +174,8 @@ impl Streams {
         window: u64,
         awaits: bool,
     ) -> Result<u32, NoStream> {
-        if !self.has_room() || self.opened >= u32::MAX / 2 {
+        // What the peer may not know to have ended still takes a place there.
+        if self.sides.len() >= STREAMS_MAX || self.opened >= u32::MAX / 2 {
             return Err(NoStream::TooMany);
         }
         let id = 2 * self.opened + 2 - self.own_parity;
@@ -265,14 +267,14 @@ impl Streams {
             return if self.was_opened(id) { Ok(()) } else { Err(Refused::Violation) };
         };
         side.is_known = true;
-        let is_over = match side.take(frame, parent.next_number, app) {
-            Ok(is_over) => is_over,
         let owner = side.stream.owner;
         // What comes of it now may be a message already, of which its app has to know whose it is.
         if side.awaits && !matches!(frame, Frame::Close { reason: 1.., .. }) {
             side.awaits = false;
             app.connected(owner);
         }
+        let is_over = match side.take(frame, parent.next_number, app) {
+            Ok(is_over) => is_over,
             Err(refused) => {
                 self.note(id); // it may have to tell that
                 return Err(refused);

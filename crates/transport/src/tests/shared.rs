@@ -7,6 +7,7 @@ use clearway_wire::Ecn;
 use clearway_wire::clearway::{Header, emit_message, emit_open, emit_stream, seal};
 
 use super::{Faults, Network, PORT, content};
+use crate::flow::STREAMS_MAX;
 use crate::{Arrival, Config, Endpoint, FlowKey, NoStream, Owner, Reason, StreamKey};
 
 /// A host that begins a shared flow, and one that takes its connections.
@@ -352,4 +353,25 @@ fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
     assert_eq!(world.ends(0), [Reason::Closed; 75]);
     open.into_iter().for_each(|stream| world.close(0, stream));
     world.rest();
+}
+
+/// The peer has to have heard of the end of one before another takes its place.
+#[test]
+fn one_that_takes_the_place_of_another_is_not_refused() {
+    let mut world = World::new(10, Faults::default());
+    let streams: Vec<_> = (0..STREAMS_MAX).map(|_| world.open()).collect();
+    world.run_until(|world| world.network.hosts[0].app.connected as usize == STREAMS_MAX);
+    world.abort(0, streams[0]);
+    let owner = Owner { channel: 1, connection: 5000 };
+    let (now, key) = (world.network.now, world.key);
+    let open = |world: &mut World| {
+        world.network.hosts[0].endpoint.open_stream(now, key, owner, 1000).map(|_| ())
+    };
+    let early = open(&mut world);
+    world.run_until(|world| world.ends(1) == [Reason::Reset]);
+    world.network.run_until(|network| network.now > now + clearway_base::SECOND);
+    let last = early.or_else(|_| open(&mut world));
+    assert_eq!(last, Ok(()));
+    world.run_until(|world| world.network.hosts[0].app.connected as usize == STREAMS_MAX + 1);
+    assert!(world.ends(0).is_empty());
 }
