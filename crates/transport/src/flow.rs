@@ -176,6 +176,8 @@ pub(crate) struct Flow {
     /// When messages that the peer has no memory for are sent again, whatever it says;
     /// `Time::MAX` if there are none.
     waits_until: Time,
+    /// When a flow is given up that is nobody's and has no connections; `Time::MAX` for others.
+    unused_until: Time,
     /// The largest number of a packet that was refused for want of memory.
     refused: u64,
     packets_lost: u64,
@@ -235,6 +237,7 @@ impl Flow {
             asked: now,
             keep_alive_at: Time::MAX,
             waits_until: Time::MAX,
+            unused_until: Time::MAX,
             refused: 0,
             packets_lost: 0,
             ports: Ports::new(p.seed),

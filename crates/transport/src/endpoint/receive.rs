@@ -117,7 +117,9 @@ impl Endpoint {
         flow.note_arrival(arrival, between.peer.port());
         let (Turn { gap_ns, returned, .. }, listeners) = (self.turn, &self.listeners);
         let reception = Reception { gap_ns, returned, ecn, listeners };
-        match flow.handle_data(now, &self.config, header, packet, reception, app) {
+        let taken = flow.handle_data(now, &self.config, header, packet, reception, app);
+        flow.note_use(now);
+        match taken {
             Ok(outcome) => {
                 self.counters.data_packets_received += 1;
                 return self.conclude(now, slot, outcome, app);

@@ -167,6 +167,7 @@ impl Flow {
         }
         let known = Known { engines: syn.engines, rtt_ns: request.rtt_ns };
         flow.ports.look_for_client(now, config, known);
+        flow.note_use(now);
         flow
     }
 

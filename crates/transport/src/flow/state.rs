@@ -111,6 +111,7 @@ impl Flow {
             ..Self::new(now, config, parameters, restore_phase(saved.phase)?)
         };
         flow.with_streams(|_| ());
+        flow.note_use(now);
         flow.check()?;
         flow.resume(now, config, saved.window_bytes);
         Ok(flow)

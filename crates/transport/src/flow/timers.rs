@@ -34,7 +34,7 @@ impl Flow {
         };
         let recovery = self.recovery.timeout(&self.rtt, config).unwrap_or(Time::MAX);
         let paced = if self.paced_until > Time::ZERO { self.paced_until } else { Time::MAX };
-        let waits = self.waits_until.min(self.ports.next_timeout());
+        let waits = self.waits_until.min(self.ports.next_timeout()).min(self.unused_until);
         own.min(recovery).min(self.acks.due()).min(paced).min(waits)
     }
 
@@ -45,6 +45,7 @@ impl Flow {
     #[inline]
     pub(crate) fn timeout_after(&self, known: Time) -> Option<Time> {
         let is_quiet = matches!(self.state, State::Open)
+            && !self.is_shared
             && self.recovery.in_flight_bytes() == 0
             && self.paced_until == Time::ZERO;
         is_quiet.then(|| known.min(self.keep_alive_at).min(self.acks.due()))
@@ -64,6 +65,12 @@ impl Flow {
             State::Drained { until } if *until <= now => return Outcome::Gone,
             State::Drained { .. } => return Outcome::Continue,
             State::Open | State::Closing => {}
+        }
+        if self.unused_until <= now {
+            self.note_use(now);
+            if self.unused_until <= now {
+                return Outcome::Ended(Reason::TimedOut);
+            }
         }
         let silence_ns = now.since(self.silent_since());
         if silence_ns >= self.silence_ns && self.expects_answer() {

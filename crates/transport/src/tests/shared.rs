@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use clearway_base::Random;
+use clearway_base::{Random, SECOND, Time};
 use clearway_wire::Ecn;
-use clearway_wire::clearway::{Header, emit_message, emit_open, emit_stream, seal};
+use clearway_wire::clearway::{Header, emit_message, emit_open, emit_ping, emit_stream, seal};
 
 use super::{Faults, Network, PORT, content};
 use crate::flow::STREAMS_MAX;
@@ -15,6 +15,8 @@ struct World {
     network: Network,
     key: FlowKey,
     opened: u32,
+    /// Packets that nobody has sent.
+    injected: u64,
     /// By host and connection, which stream it is.
     names: [HashMap<Owner, StreamKey>; 2],
     got: [HashMap<u32, Vec<Vec<u8>>>; 2],
@@ -25,7 +27,8 @@ impl World {
         let mut network = Network::new(seed, &Config::default(), faults, 64 << 20);
         network.hosts.iter_mut().for_each(|host| host.app.transmit_pool = content(0, 1 << 20));
         let key = network.begin_shared();
-        Self { network, key, opened: 0, names: Default::default(), got: Default::default() }
+        let (names, got) = Default::default();
+        Self { network, key, opened: 0, injected: 0, names, got }
     }
 
     fn open(&mut self) -> StreamKey {
@@ -76,12 +79,18 @@ impl World {
 
     #[track_caller]
     fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
-        let end = self.network.now + 600 * clearway_base::SECOND;
+        let end = self.network.now + 600 * SECOND;
         while !done(self) {
             let goes_on = self.network.step();
             assert!(goes_on && self.network.now < end, "stuck: {}", self.network.describe());
             (0..2).for_each(|host| self.read(host));
         }
+    }
+
+    /// Nothing may happen until then.
+    fn wait_until(&mut self, time: Time) {
+        while self.network.now < time && self.network.step() {}
+        self.network.now = self.network.now.max(time);
     }
 
     fn count(&self, host: usize, stream: StreamKey) -> usize {
@@ -121,7 +130,8 @@ impl World {
     /// A packet of one host comes to the other, whose flow is `to`.
     fn inject(&mut self, from: usize, to: FlowKey, emit: impl FnOnce(&mut [u8]) -> usize) {
         let mut bytes = vec![0; 1400];
-        let at = Header::data(to.id(), 1 << 20, false).emit(&mut bytes);
+        self.injected += 1;
+        let at = Header::data(to.id(), self.injected << 20, false).emit(&mut bytes);
         let length = emit(&mut bytes[at..]);
         bytes.truncate(at + length);
         seal(&mut bytes);
@@ -369,9 +379,84 @@ fn one_that_takes_the_place_of_another_is_not_refused() {
     };
     let early = open(&mut world);
     world.run_until(|world| world.ends(1) == [Reason::Reset]);
-    world.network.run_until(|network| network.now > now + clearway_base::SECOND);
+    world.network.run_until(|network| network.now > now + SECOND);
     let last = early.or_else(|_| open(&mut world));
     assert_eq!(last, Ok(()));
     world.run_until(|world| world.network.hosts[0].app.connected as usize == STREAMS_MAX + 1);
+    assert!(world.ends(0).is_empty());
+}
+
+/// Its peer has nothing to close, and keeps it alive.
+#[test]
+fn a_flow_that_its_opener_does_not_use_is_given_up() {
+    let mut world = World::new(11, Faults::default());
+    let begin = world.network.now;
+    world.run_until(|world| world.flows() == [1, 1]);
+    world.run_until(|world| world.flows() == [0, 0]);
+    let waited_ns = world.network.now.since(begin);
+    assert!((20 * SECOND..60 * SECOND).contains(&waited_ns), "{waited_ns}");
+    world.rest();
+}
+
+/// One that is in use is not, however long nothing comes by it; and refusals are no use.
+#[test]
+fn only_a_flow_without_connections_is_given_up() {
+    let mut world = World::new(12, Faults::default());
+    let [first] = world.with_connections();
+    let begin = world.network.now;
+    world.run_until(|world| world.network.now.since(begin) > 200 * SECOND);
+    assert_eq!(world.flows(), [1, 1]);
+    world.network.hosts[1].app.refuses = true;
+    let key = world.theirs(first).flow;
+    world.abort(0, first);
+    world.network.run_until(|network| network.hosts[1].app.ended.len() == 1);
+    let begin = world.network.now;
+    for stream in (1u32..).map(|nth| 2 * nth + 1) {
+        if world.network.hosts[1].endpoint.flows_open() == 0 {
+            break;
+        }
+        let endpoint = &world.network.hosts[1].endpoint;
+        assert!(world.network.now.since(begin) < 60 * SECOND, "{:?}", endpoint.counters());
+        let next = world.network.now + SECOND;
+        world.network.faults.loss = 1000;
+        world.wait_until(next);
+        world.inject(0, key, |bytes| {
+            let at = emit_stream(bytes, stream);
+            at + emit_open(&mut bytes[at..], 1000)
+        });
+    }
+}
+
+/// Who has opened it waits for no more than that for its close to be acknowledged.
+#[test]
+fn a_peer_that_acknowledges_no_close_does_not_keep_the_flow() {
+    let mut world = World::new(13, Faults::default());
+    let [stream] = world.with_connections();
+    world.abort(0, stream);
+    world.network.faults.loss = 1000;
+    let (begin, key) = (world.network.now, world.key);
+    while world.network.hosts[0].endpoint.flows_open() > 0 {
+        let next = world.network.now + SECOND;
+        assert!(world.network.now.since(begin) < 60 * SECOND, "{}", world.network.describe());
+        world.wait_until(next);
+        world.inject(1, key, emit_ping);
+    }
+}
+
+/// A connection that comes late enough finds it still there.
+#[test]
+fn a_flow_that_is_used_again_is_not_given_up() {
+    let mut world = World::new(14, Faults::default());
+    let [stream] = world.with_connections();
+    world.abort(0, stream);
+    world.network.faults.loss = 1000;
+    let (begin, key) = (world.network.now, world.key);
+    for second in 1..25 {
+        world.wait_until(begin + second * SECOND);
+        world.inject(1, key, emit_ping);
+    }
+    world.open();
+    world.wait_until(begin + 40 * SECOND);
+    assert_eq!(world.network.hosts[0].endpoint.flows_open(), 1);
     assert!(world.ends(0).is_empty());
 }

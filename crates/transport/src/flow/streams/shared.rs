@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use clearway_base::Time;
 use clearway_wire::clearway::VERSION_SHARED;
 
 use super::{Flow, State, Streams};
@@ -85,6 +86,18 @@ impl Flow {
             self.state = State::Closing;
             self.main.close_due = true;
         }
+    }
+
+    /// Nobody's flow is to have connections: without any it is given up as if the peer were silent,
+    /// whatever the peer says. Else it could keep all places for flows, and take no app's.
+    pub(crate) fn note_use(&mut self, now: Time) {
+        if !self.is_shared {
+            return;
+        }
+        self.unused_until = match self.has_streams() {
+            true => Time::MAX,
+            false => self.unused_until.min(now + self.silence_ns),
+        };
     }
 
     /// Gives up a stream of a flow that is being opened; whose it was. Without any left the flow is
