@@ -46,10 +46,10 @@ pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
 pub(crate) use streams::Listeners;
-#[cfg(test)]
-pub(crate) use streams::STREAMS_MAX;
 use streams::Streams;
 pub use streams::{NoStream, Priority, StreamInfo};
+#[cfg(test)]
+pub(crate) use streams::{PROBED, STREAMS_MAX};
 pub(crate) use transmit::Wants;
 
 /// Where a flow is in its life.

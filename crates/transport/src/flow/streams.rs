@@ -45,12 +45,21 @@ pub(crate) const STREAMS_MAX: usize = 1024;
 const SIDES_MAX: usize = STREAMS_MAX + 64;
 /// Gaps in the numbers of the peer's streams: each is a packet that is under way, or was lost.
 const GAPS_MAX: usize = 64;
+/// Streams besides the one with the oldest packet that a probe looks at. The peer may call for many
+/// probes.
+const PROBED_MAX: usize = 64;
 /// What is told of a stream in one packet, at most.
 const TOLD_BYTES_MAX: usize =
     STREAM_FRAME_LENGTH + OPEN_FRAME_LENGTH + CREDIT_FRAME_LENGTH + CLOSE_FRAME_LENGTH;
 /// A limit or wait frame.
 const CREDIT_FRAME_LENGTH: usize = LIMIT_FRAME_LENGTH;
 const _: () = assert!(WAIT_FRAME_LENGTH == CREDIT_FRAME_LENGTH);
+
+#[cfg(test)]
+std::thread_local! {
+    /// Streams that were looked at for probes.
+    pub(crate) static PROBED: core::cell::Cell<usize> = const { core::cell::Cell::new(0) };
+}
 
 /// Why no stream can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +135,8 @@ pub(super) struct Streams {
     /// Those of which something is to be told, in turn, and those with messages to send.
     telling: Line,
     sending: Turns,
+    /// The last that a probe has looked at.
+    probed: u32,
     /// The place of the flow's own messages among these.
     own: Place,
 }
@@ -141,6 +152,7 @@ impl Streams {
             seen: RangeSet::new(),
             telling: Line::default(),
             sending: Turns::default(),
+            probed: 0,
             own: Place::default(),
         }
     }
@@ -378,10 +390,16 @@ impl Streams {
         side.is_some_and(|side| side.stream.outgoing.was_turned_away(&content.range, number))
     }
 
-    /// A probe is to carry the first bytes of one of them: see [`super::Flow::probe_with`].
-    pub(super) fn send_first_again(&mut self, bytes: u64) {
-        let ids: Vec<u32> = self.sides.keys().copied().collect();
+    /// A probe is to carry the first bytes of one of them: see [`super::Flow::probe_with`]. Those
+    /// of `oldest` may be it, and then some of the others, in turn.
+    pub(super) fn send_first_again(&mut self, oldest: u32, bytes: u64) {
+        let behind = self.sides.range((Bound::Excluded(self.probed), Bound::Unbounded));
+        let others = behind.chain(self.sides.range(..=self.probed)).map(|(id, _)| *id);
+        let ids: Vec<u32> = core::iter::once(oldest).chain(others.take(PROBED_MAX)).collect();
+        self.probed = ids.last().copied().unwrap_or(0);
         for id in ids {
+            #[cfg(test)]
+            PROBED.set(PROBED.get() + 1);
             if let Some(side) = self.sides.get_mut(&id).filter(|side| side.has_app()) {
                 side.stream.outgoing.send_first_again(bytes);
                 self.note(id);

@@ -247,7 +247,7 @@ impl Flow {
     pub(super) fn probe_with(&mut self, oldest: &Content) {
         let bytes = self.mtu.bytes().into();
         self.main.outgoing.send_first_again(bytes);
-        self.with_streams(|all| all.send_first_again(bytes));
+        self.with_streams(|all| all.send_first_again(oldest.stream, bytes));
         self.send_again(&Content { range: 0..0, ..oldest.clone() });
     }
 

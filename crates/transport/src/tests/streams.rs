@@ -9,7 +9,7 @@ use clearway_wire::clearway::{
 };
 
 use super::{FIRST_STREAM, Faults, Network, WINDOW, content};
-use crate::flow::STREAMS_MAX;
+use crate::flow::{PROBED, STREAMS_MAX};
 use crate::state::{PartialState, SideState};
 use crate::{
     Arrival, Buffer, Config, Endpoint, EndpointState, FlowKey, NoStream, Order, Owner, Phase,
@@ -614,6 +614,51 @@ fn who_waits_for_memory_asks_now_and_then() {
     (app.pool_bytes, app.pool_bytes_free) = (free, free);
     world.run_until(|world| world.count(1, stream) == 1);
     assert!(world.network.now < end + 150 * MILLISECOND);
+}
+
+/// A peer can call for probes with each of its packets.
+#[test]
+fn a_probe_looks_at_few_of_many_streams() {
+    const STREAMS: usize = 1000;
+    const PACKETS: usize = 50;
+    let mut world = World::new(24, Faults::default());
+    let streams: Vec<_> = (0..STREAMS).map(|_| world.open(0)).collect();
+    world.run_until(|world| world.network.hosts[1].app.streams.len() == STREAMS);
+    for stream in &streams {
+        world.send(1, world.at(1, *stream), 0, 100);
+    }
+    world.network.faults.loss = 1000;
+    while world.network.hosts[1].endpoint.probe_timeouts(world.keys[1]) == 0 {
+        world.step();
+    }
+    let before = PROBED.get();
+    for nth in 0..PACKETS as u64 {
+        assert!(world.inject((1 << 20) + nth, |bytes| {
+            let at = emit_stream(bytes, 1);
+            at + emit_limit(&mut bytes[at..], WINDOW)
+        }));
+    }
+    let probed = PROBED.get() - before;
+    assert!((PACKETS..100 * PACKETS).contains(&probed), "{probed} for {PACKETS} packets");
+}
+
+/// Those that have something under way may be any of many.
+#[test]
+fn a_probe_finds_the_stream_that_its_peer_can_take() {
+    let mut world = World::new(25, Faults::default());
+    let streams: Vec<_> = (0..500).map(|_| world.open(0)).collect();
+    world.run_until(|world| world.network.hosts[1].app.streams.len() == 500);
+    for nth in [0, 137, 250, 499] {
+        let stream = streams[nth];
+        world.network.faults.loss = 1000;
+        world.send(0, stream, 0, 100);
+        let lost = world.network.now + 20 * MILLISECOND;
+        world.network.run_until(|network| network.now > lost);
+        world.network.faults = Faults::default();
+        let begin = world.network.now;
+        world.run_until(|world| world.count(1, stream) == 1);
+        assert!(world.network.now.since(begin) < 100 * MILLISECOND, "{nth}");
+    }
 }
 
 /// A wait frame that says what no packet can have carried, or that is of a flow without streams.
