@@ -2,12 +2,16 @@
 
 mod world;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use clearway_base::Random;
 use clearway_channel::{Code, Command, OperationKind, OperationStatus};
 use clearway_engine::Request;
 use clearway_nic::fabric::Faults;
+use clearway_wire::clearway::VERSION_STREAMS;
+use world::hostile::{HOSTILE, HostilePeer};
+use world::many::{ManyWorld, Place};
 use world::pair::restore;
 use world::{App, SIZES, World, address};
 
@@ -165,6 +169,41 @@ fn shared_connections_have_no_streams_and_no_operations() {
     assert_eq!(status, OperationStatus::Unsupported);
     pair.client.submit(&Command::SetSilence { connection: near, silence_ms: 1000 });
     pair.exchange((near, far));
+}
+
+/// A peer that shares none has each of hundreds begun anew: some in each turn, since others wait.
+#[test]
+fn connections_that_cannot_share_are_begun_bit_by_bit() {
+    const APPS: usize = 5;
+    const OF_EACH: usize = 60;
+    let mut world = ManyWorld::new(8, &[1]);
+    let at = Place { host: 0, engine: 0 };
+    let mut apps: Vec<App> = (0..APPS).map(|_| world.attach(at, SIZES)).collect();
+    let mut peer = HostilePeer::serving(&mut world);
+    let to = SocketAddr::new(HOSTILE, PORT);
+    for token in 0..OF_EACH as u64 {
+        apps.iter_mut().for_each(|app| app.submit(&Command::ConnectShared { token, peer: to }));
+    }
+    let mut first = Vec::new();
+    while first.is_empty() {
+        (0..10).for_each(|_| world.turn());
+        first = peer.syns(&mut world);
+    }
+    peer.accept(&mut world, first[0], VERSION_STREAMS);
+    let mut begun = BTreeSet::from([first[0].0]);
+    while begun.len() < APPS * OF_EACH {
+        let before = begun.len();
+        world.turn();
+        let syns = peer.syns(&mut world);
+        begun.extend(syns.iter().map(|(flow, _)| *flow));
+        assert!(begun.len() - before <= 32, "{} in a turn", begun.len() - before);
+    }
+    let connected = apps.iter_mut().map(|app| {
+        app.poll();
+        app.connected.len()
+    });
+    assert_eq!(connected.sum::<usize>(), 1, "the first has the flow");
+    assert!(apps.iter().all(|app| app.failed.is_empty()));
 }
 
 /// An app that is gone takes its connections along, and leaves the other's.

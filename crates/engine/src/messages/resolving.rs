@@ -129,6 +129,20 @@ impl Resolving {
         }
     }
 
+    /// Goes on as if its neighbour had just been heard. False if there is no route to it.
+    pub(super) fn go_on_soon(
+        &mut self,
+        common: &mut Common,
+        waiting: Waiting,
+        target: Target,
+    ) -> bool {
+        let Target { nic, peer, .. } = target;
+        let Some(address) = common.host.interface(nic).route(peer.ip()) else { return false };
+        let next_hop = NextHop { nic, address };
+        self.settled.insert(waiting, Settled { target, next_hop, is_known: true });
+        true
+    }
+
     /// No answer of a neighbour is expected any more.
     fn settle(&mut self, next_hop: NextHop, is_known: bool) {
         let Some(neighbour) = self.neighbours.remove(&next_hop) else { return };
@@ -224,7 +238,7 @@ impl Messages {
     #[inline]
     pub(super) fn go_on_resolved(&mut self, common: &mut Common, now: Time) -> usize {
         if !common.channels.unshared.is_empty() {
-            self.connect_unshared(common, now);
+            self.begin_unshared(common);
         }
         while let Some((nic, address, is_known)) = common.host.poll_settled() {
             self.resolving.settle(NextHop { nic, address }, is_known);

@@ -89,18 +89,19 @@ impl Messages {
         self.endpoint.open_stream(now, flow, owner, window).ok()
     }
 
-    /// Begins connections anew whose peers share no flows.
+    /// Has connections begun anew whose peers share no flows: as many of them in a turn as of
+    /// others that go on.
     #[cold]
-    pub(super) fn connect_unshared(&mut self, common: &mut Common, now: Time) {
+    pub(super) fn begin_unshared(&mut self, common: &mut Common) {
         for owner in core::mem::take(&mut common.channels.unshared) {
             let Owner { channel, connection: slot } = owner;
             let Some(peer) = common.channels.peek(channel).and_then(|it| it.peer(slot)) else {
                 continue;
             };
             let waiting = Waiting::Connect { channel, slot, service_port: peer.port() };
-            match self.target(common, peer.ip()) {
-                Some(target) => self.resolve(common, now, waiting, target),
-                None => self.give_up(common, waiting),
+            let target = self.target(common, peer.ip());
+            if !target.is_some_and(|target| self.resolving.go_on_soon(common, waiting, target)) {
+                self.give_up(common, waiting);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! host does, and then sends what it likes. What comes to it it acknowledges, or not.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::RangeSet;
 use clearway_engine::ip::{self, Interface, Resolution, UdpPath};
@@ -19,6 +19,8 @@ use super::{UDP_PORT, address};
 /// Credit that it gives.
 const LIMIT: u64 = 1 << 30;
 const PACKET_BYTES: usize = 1472;
+/// Where it is.
+pub const HOSTILE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 7, 0, 99));
 
 /// See the module.
 pub struct HostilePeer {
@@ -44,13 +46,20 @@ pub struct HostilePeer {
 impl HostilePeer {
     /// Connects to `port` of the first host, in one of these versions.
     pub fn connect(world: &mut ManyWorld, port: u16, versions: &[u8]) -> Self {
-        let own: IpAddr = "10.7.0.99".parse().expect("an address");
-        let (interface, path) = meet(world, own);
-        let mut peer = Self {
+        let own_flow = 0xbad << 32 | u64::from(port) << 8 | 1;
+        let mut peer = Self { own_flow, ..Self::serving(world) };
+        peer.open(world, port, versions);
+        peer
+    }
+
+    /// One that waits for others to connect.
+    pub fn serving(world: &mut ManyWorld) -> Self {
+        let (interface, path) = meet(world, HOSTILE);
+        Self {
             interface,
             path,
             flow: 0,
-            own_flow: 0xbad << 32 | u64::from(port) << 8 | 1,
+            own_flow: 0,
             next_number: 0,
             sequence: 0,
             request: 0,
@@ -58,9 +67,36 @@ impl HostilePeer {
             acknowledges: true,
             heard: VecDeque::new(),
             ended: None,
+        }
+    }
+
+    /// Syns that have come: the flow of each, and its token.
+    pub fn syns(&mut self, world: &mut ManyWorld) -> Vec<(u64, u64)> {
+        let payloads = self.payloads(world);
+        let syn = |payload: &Vec<u8>| {
+            let packet = Packet::new(payload).expect("a packet");
+            let header = Header::parse(&packet).expect("a header");
+            let flow = Syn::parse(&packet).ok()?.source_flow;
+            (header.packet_type == PacketType::Syn).then_some((flow, header.number))
         };
-        peer.open(world, port, versions);
-        peer
+        payloads.iter().filter_map(syn).collect()
+    }
+
+    /// Accepts one of these, in this version.
+    pub fn accept(&mut self, world: &mut ManyWorld, (flow, token): (u64, u64), version: u8) {
+        let syn_ack = SynAck {
+            source_flow: flow ^ 1 << 60,
+            receive_limit: LIMIT,
+            packet_bytes_max: PACKET_BYTES as u16,
+            version,
+            port: UDP_PORT,
+        };
+        let mut packet = vec![0; PACKET_BYTES];
+        let head = Header::control(PacketType::SynAck, flow, token).emit(&mut packet);
+        let length = head + syn_ack.emit(&mut packet[head..]);
+        packet.truncate(length);
+        clearway::seal(&mut packet);
+        self.send_packet(world, &packet);
     }
 
     fn open(&mut self, world: &mut ManyWorld, port: u16, versions: &[u8]) {
