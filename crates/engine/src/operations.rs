@@ -29,6 +29,8 @@ mod execute;
 mod regions;
 mod state;
 
+use std::collections::BTreeMap;
+
 use clearway_channel::{
     Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Violation,
 };
@@ -66,6 +68,8 @@ pub(crate) struct Operations {
     outstanding: u32,
     /// Of its connections, see [`SNAPSHOT_BYTES_MAX`].
     snapshot_bytes: usize,
+    /// Connections that answers are being sent on, out of regions: how many, by region and slot.
+    readers: BTreeMap<(u64, u32), u32>,
     /// What a batch reads; kept for its memory.
     gathered: Vec<u8>,
     /// A long read or write of an app of this engine that it has asked for.
@@ -84,6 +88,7 @@ impl Operations {
             may_ask: allowance.may_ask,
             outstanding: 0,
             snapshot_bytes: 0,
+            readers: BTreeMap::new(),
             gathered: Vec::new(),
             copying: None,
             to_copy: SlotQueue::default(),
@@ -93,6 +98,35 @@ impl Operations {
 
     pub(crate) const fn outstanding(&self) -> u32 {
         self.outstanding
+    }
+
+    /// Whether those that answers are sent to out of regions are just the ones of `exchanges`.
+    pub(crate) fn audit_readers<'a>(
+        &self,
+        exchanges: impl Iterator<Item = (u32, &'a Exchange)>,
+    ) -> Result<(), String> {
+        let mut found = BTreeMap::new();
+        for (slot, exchange) in exchanges {
+            exchange.regions().for_each(|region| *found.entry((region, slot)).or_default() += 1);
+        }
+        if found == self.readers {
+            return Ok(());
+        }
+        Err(format!("answers are sent out of regions: {found:?}, noted {:?}", self.readers))
+    }
+
+    /// An answer is to be sent on the connection in a slot, out of a region.
+    fn begin_reading(&mut self, region: u64, slot: u32) {
+        *self.readers.entry((region, slot)).or_default() += 1;
+    }
+
+    /// It has arrived, or never will.
+    fn end_reading(&mut self, region: u64, slot: u32) {
+        let Some(count) = self.readers.get_mut(&(region, slot)) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.readers.remove(&(region, slot));
+        }
     }
 
     /// True if something is to be copied.
@@ -113,7 +147,7 @@ impl Channel {
     pub(crate) fn end_operations(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         let Some(exchange) = connection.exchange.take() else { return };
-        self.forget_exchange(&exchange);
+        self.forget_exchange(slot, &exchange);
         for (token, status) in exchange.into_ends() {
             self.tell(operated(token, status, 0, 0));
         }
@@ -151,8 +185,11 @@ impl Channel {
     /// What was sent on a connection has arrived.
     pub(crate) fn operations_arrived(&mut self, slot: u32, count: u32) {
         let exchange = self.connection(slot).and_then(|found| found.exchange.as_mut());
-        let bytes = exchange.map_or(0, |exchange| exchange.arrived(count));
+        let Some((bytes, regions)) = exchange.map(|exchange| exchange.arrived(count)) else {
+            return;
+        };
         self.operations.snapshot_bytes -= bytes;
+        regions.into_iter().for_each(|region| self.operations.end_reading(region, slot));
     }
 
     /// The operations of a connection.
@@ -161,7 +198,8 @@ impl Channel {
     }
 
     /// The same with nobody to tell.
-    pub(crate) fn forget_exchange(&mut self, exchange: &Exchange) {
+    pub(crate) fn forget_exchange(&mut self, slot: u32, exchange: &Exchange) {
+        exchange.regions().for_each(|region| self.operations.end_reading(region, slot));
         self.operations.outstanding -= exchange.outstanding();
         self.operations.snapshot_bytes -= exchange.snapshot_bytes();
     }
@@ -197,11 +235,10 @@ impl Messages {
     /// out of it loses the connection. The app is told when what is being written is written.
     pub(crate) fn unshare(&mut self, common: &mut Common, id: u32, token: u64, region: u64) {
         let Some(channel) = common.channels.channel(id) else { return };
-        let status = if channel.operations.regions.unshare(region) {
-            OperationStatus::Done
-        } else {
-            OperationStatus::NoRegion
-        };
+        if !channel.operations.regions.unshare(region) {
+            let status = OperationStatus::NoRegion as u8;
+            return channel.tell(Completion::Unshared { status, token });
+        }
         for (slot, key) in channel.readers_of(region) {
             self.endpoint.abort(key, Reason::Reset, &mut common.channels);
             if let Some(channel) = common.channels.channel(id) {
@@ -210,10 +247,10 @@ impl Messages {
         }
         let is_written = common.channels.end_reads(id, region);
         let Some(channel) = common.channels.channel(id) else { return };
-        if is_written && status == OperationStatus::Done {
+        if is_written {
             channel.operations.unsharing.push((token, region));
         } else {
-            channel.tell(Completion::Unshared { status: status as u8, token });
+            channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
         }
     }
 }
@@ -221,10 +258,9 @@ impl Messages {
 impl Channel {
     /// Connections that an answer is being sent on, out of a region.
     fn readers_of(&self, region: u64) -> Vec<(u32, StreamKey)> {
-        let readers = self.iter_connections().filter(|(_, connection)| {
-            connection.exchange.as_ref().is_some_and(|exchange| exchange.reads(region))
-        });
-        readers.filter_map(|(slot, connection)| Some((slot, connection.link.flow()?))).collect()
+        let readers = self.operations.readers.range((region, 0)..=(region, u32::MAX));
+        let flow = |slot| self.peek_connection(slot)?.link.flow();
+        readers.filter_map(|((_, slot), _)| Some((*slot, flow(*slot)?))).collect()
     }
 }
 

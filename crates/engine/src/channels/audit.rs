@@ -41,6 +41,10 @@ impl Channel {
             let counted = self.operations.outstanding();
             return Err(format!("{asked} operations are outstanding, {counted} counted"));
         }
+        let connections = self.connections.iter();
+        self.operations.audit_readers(
+            connections.filter_map(|(slot, found)| Some((slot, found.exchange.as_deref()?))),
+        )?;
         let early: u32 = self.connections.iter().map(|(_, connection)| connection.early).sum();
         if early != self.early.count() {
             return Err(format!("{early} early messages, {} counted", self.early.count()));

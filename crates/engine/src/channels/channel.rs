@@ -208,7 +208,7 @@ impl Channel {
         self.forget_copies(slot);
         self.end.sends_finished(connection.outstanding());
         if let Some(exchange) = &connection.exchange {
-            self.forget_exchange(exchange);
+            self.forget_exchange(slot, exchange);
         }
         Some(connection)
     }

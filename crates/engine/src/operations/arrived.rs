@@ -173,8 +173,10 @@ impl Channel {
             Data::Extent(region, at, length) => (Source::Region(region, at), length),
         };
         exchange.answer(Sent::answer(head, source, length));
-        if let Source::Snapshot(_) = source {
-            self.operations.snapshot_bytes += length as usize;
+        match source {
+            Source::Snapshot(_) => self.operations.snapshot_bytes += length as usize,
+            Source::Region(region, _) => self.operations.begin_reading(region, slot),
+            Source::Nothing | Source::Pool(_) => {}
         }
     }
 

@@ -271,11 +271,11 @@ impl Channels {
 
     /// Copies out of, or into, a region: who has asked for them.
     fn copies_of(&self, owner: u32, region: u64) -> impl Iterator<Item = (Owner, bool)> {
-        let connections = self.peek(owner).into_iter().flat_map(Channel::iter_connections);
-        let askers = connections.filter_map(|(_, connection)| Some(connection.link.local()?.peer));
-        askers.filter_map(move |asker| {
-            let copying = self.peek(asker.channel)?.copying_of(asker.connection)?;
-            (copying.region == region).then_some((asker, copying.is_write()))
+        self.copying.slots().filter_map(move |id| {
+            let copying = self.peek(id)?.operations.copying.as_ref()?;
+            let asker = Owner { channel: id, connection: copying.slot };
+            let is_it = copying.region == region && self.peer_of(asker)?.channel == owner;
+            is_it.then_some((asker, copying.is_write()))
         })
     }
 

@@ -297,20 +297,24 @@ impl Exchange {
     }
 
     /// The first `count` that the flow has have arrived. Returns how many bytes of snapshots were
-    /// among them.
-    pub(crate) fn arrived(&mut self, count: u32) -> usize {
-        let before = self.snapshots.len();
+    /// among them, and which regions others were read out of.
+    pub(crate) fn arrived(&mut self, count: u32) -> (usize, Vec<u64>) {
+        let (before, mut regions) = (self.snapshots.len(), Vec::new());
         for _ in 0..count {
             let Some(sent) = self.sent.pop_front() else { break };
             self.first_name = self.first_name.wrapping_add(1) % OPERATION_NAMES;
             self.pushed -= 1;
             self.answers -= u32::from(sent.is_answer);
-            if let Source::Snapshot(_) = sent.source {
-                self.snapshots.drain(..sent.length as usize);
-                self.snapshots_gone += u64::from(sent.length);
+            match sent.source {
+                Source::Snapshot(_) => {
+                    self.snapshots.drain(..sent.length as usize);
+                    self.snapshots_gone += u64::from(sent.length);
+                }
+                Source::Region(region, _) => regions.push(region),
+                Source::Nothing | Source::Pool(_) => {}
             }
         }
-        before - self.snapshots.len()
+        (before - self.snapshots.len(), regions)
     }
 
     /// Copies bytes of the operation of this name, from `at` on.
@@ -340,9 +344,12 @@ impl Exchange {
         }
     }
 
-    /// True if an answer on its way is read out of this region.
-    pub(super) fn reads(&self, region: u64) -> bool {
-        self.sent.iter().any(|sent| matches!(sent.source, Source::Region(of, _) if of == region))
+    /// The regions that answers on their way are read out of, once for each answer.
+    pub(super) fn regions(&self) -> impl Iterator<Item = u64> {
+        self.sent.iter().filter_map(|sent| match sent.source {
+            Source::Region(region, _) => Some(region),
+            Source::Nothing | Source::Pool(_) | Source::Snapshot(_) => None,
+        })
     }
 
     /// The connection has ended: what is to be said of what was asked for.

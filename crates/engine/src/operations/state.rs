@@ -189,8 +189,9 @@ impl Operations {
         }
     }
 
-    /// A connection has these operations.
-    pub(crate) fn count(&mut self, exchange: &Exchange) -> Result<(), Invalid> {
+    /// The connection in a slot has these operations.
+    pub(crate) fn count(&mut self, slot: u32, exchange: &Exchange) -> Result<(), Invalid> {
+        exchange.regions().for_each(|region| self.begin_reading(region, slot));
         self.outstanding = self.outstanding.saturating_add(exchange.outstanding());
         self.snapshot_bytes += exchange.snapshot_bytes();
         ensure(self.outstanding <= OUTSTANDING_OPERATIONS_MAX, "too many operations")

@@ -61,9 +61,10 @@ impl Channel {
         };
         let mut operations =
             Operations::restore(allowance, saved.regions, end.sizes().shared_bytes)?;
-        for exchange in connections.iter().filter_map(|(_, found)| found.exchange.as_deref()) {
+        for (slot, found) in connections.iter() {
+            let Some(exchange) = found.exchange.as_deref() else { continue };
             exchange.check_memory(&end)?;
-            operations.count(exchange)?;
+            operations.count(slot, exchange)?;
         }
         let slots = connections.places() as u32;
         operations.restore_copies(saved.copying, saved.to_copy, saved.unsharing, slots)?;
