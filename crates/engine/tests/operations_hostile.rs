@@ -5,10 +5,11 @@ mod world;
 
 use clearway_channel::{
     Code, Command, Completion, Description, Grant, Grantee, OperationKind, OperationStatus,
-    Pointer, Rights,
+    Pointer, Rights, Sizes,
 };
 use clearway_engine::ExchangeState;
-use clearway_wire::clearway::operation::{Answer, Kind, Request, Status};
+use clearway_wire::clearway::MESSAGE_BYTES_MAX;
+use clearway_wire::clearway::operation::{ANSWER_LENGTH, Answer, Kind, Request, Status};
 use world::hostile::HostilePeer;
 use world::many::{ManyWorld, Place};
 use world::pair::{OWNERS, PORT, SHARED_BYTES, pattern};
@@ -45,8 +46,12 @@ impl Scene {
     }
 
     fn of_versions(versions: &[u8]) -> Self {
+        Self::of(versions, SHARED_BYTES)
+    }
+
+    fn of(versions: &[u8], shared_bytes: u32) -> Self {
         let mut world = ManyWorld::new(1, &[1, 1]);
-        let mut owner = world.attach(OWNER, OWNERS);
+        let mut owner = world.attach(OWNER, Sizes { shared_bytes, ..OWNERS });
         let mut good = world.attach(GOOD, SIZES);
         world.listen(OWNER, &owner, PORT).expect("free");
         let (near, _) = world.connect(&mut good, &mut owner, PORT);
@@ -229,6 +234,26 @@ fn answer_of(number: u32, kind: Kind, data: &[u8]) -> Vec<u8> {
     let (kind, status) = (kind as u8, Status::Done);
     let head = Answer { kind, status, number, value: 0, extra: 0 }.emit();
     [&head, data].concat()
+}
+
+/// Of such an answer the frames would make no sense to anybody, nor would the state that is saved.
+#[test]
+fn nothing_is_read_that_no_message_has_room_for() {
+    const BYTES: u32 = 32 << 20;
+    let mut scene = Scene::of(BOTH, BYTES);
+    let all = scene.share(0, BYTES);
+    let most = MESSAGE_BYTES_MAX - ANSWER_LENGTH as u32;
+    for length in [most + 1, 1 << 24, BYTES] {
+        let request = Request { region: all, ..scene.read(0, length) };
+        assert_eq!(scene.answered(request, &[]).0, Status::TooLarge, "{length}");
+        let entry = u64::from(length.min((1 << 24) - 1)) << 40;
+        assert!(scene.owner.end.shared().write(0, &entry.to_ne_bytes()));
+        let request = Request { kind: Kind::IndirectRead as u8, second: all, ..request };
+        assert_eq!(scene.answered(request, &[]).0, Status::TooLarge, "{length}");
+    }
+    scene.ask(Request { region: all, ..scene.read(0, most) }, &[]);
+    scene.turns(10);
+    assert_eq!(scene.hostile.ended, None);
 }
 
 /// They send and send, and take nothing that comes back.

@@ -6,21 +6,20 @@ use clearway_channel::{OperationStatus, Shared, Violation};
 use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Owner, StreamKey};
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{
-    ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
+    BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
 };
 
 use super::copying::Way;
 use super::exchange::{Asked, Exchange, Waiting};
-use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
+use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place, READ_BYTES_MAX};
 use super::operated;
 use crate::channels::{Channel, Channels, Connection, Link, Local, Stage, to_channel};
 use crate::common::Common;
 use crate::local::Blocked;
 use crate::messages::Messages;
 
-/// The most that a request writes, and an answer reads.
+/// The most that a request writes.
 const WRITE_BYTES_MAX: u32 = MESSAGE_BYTES_MAX - REQUEST_LENGTH as u32;
-const READ_BYTES_MAX: u32 = MESSAGE_BYTES_MAX - ANSWER_LENGTH as u32;
 
 /// An app asks for an operation on a connection.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,17 @@
 use std::net::IpAddr;
 
 use clearway_channel::{Pointer, Rights, Shared};
-use clearway_wire::clearway::operation::{BATCH_MAX, Kind, NAME_BYTES_MAX, Request, Status};
+use clearway_wire::clearway::MESSAGE_BYTES_MAX;
+use clearway_wire::clearway::operation::{
+    ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, Request, Status,
+};
 
 use super::regions::{Region, Regions};
 
 /// The most that a batch reads in all.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// The most that an answer reads.
+pub(super) const READ_BYTES_MAX: u32 = MESSAGE_BYTES_MAX - ANSWER_LENGTH as u32;
 /// The most entries that a scan looks at, and the most bytes.
 const SCAN_ENTRIES_MAX: u32 = 4096;
 const SCAN_BYTES_MAX: u64 = 64 << 10;
@@ -116,7 +121,7 @@ impl Place<'_> {
     fn read(&self, request: &Request) -> Result<Outcome, Status> {
         let region = self.region(request.region, Rights::READ)?;
         let at = region.place(request.offset, request.length.into())?;
-        Ok(Outcome { data: Data::Extent(request.region, at, request.length), ..Outcome::done(0) })
+        Ok(Outcome { data: extent(request.region, at, request.length)?, ..Outcome::done(0) })
     }
 
     fn write(&self, request: &Request, payload: &Payload<'_>) -> Result<Outcome, Status> {
@@ -236,5 +241,13 @@ fn follow(entry: u64, target: &Region, request: &Request) -> Result<Data, Status
         return Err(Status::TooLarge);
     }
     let at = target.place(offset, length.into())?;
-    Ok(Data::Extent(request.second, at, length))
+    extent(request.second, at, length)
+}
+
+/// What an answer is to carry, if a message has room for it.
+fn extent(region: u64, at: u32, length: u32) -> Result<Data, Status> {
+    if length > READ_BYTES_MAX {
+        return Err(Status::TooLarge);
+    }
+    Ok(Data::Extent(region, at, length))
 }
