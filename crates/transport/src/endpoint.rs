@@ -36,6 +36,7 @@ mod state;
 mod strangers;
 mod table;
 mod transmit;
+mod unused;
 
 use closed::Closed;
 pub use counters::Counters;
@@ -45,6 +46,7 @@ pub use state::FlowMemory;
 use strangers::{Ping, Reply};
 pub(crate) use table::Keyed;
 use table::Slot;
+use unused::Unused;
 
 /// Bits of a flow id that are its slot; the others are a secret that a stranger has to guess.
 const SLOT_BITS: u32 = 18;
@@ -157,6 +159,8 @@ pub struct Endpoint {
     by_peer: HashMap<(IpAddr, u64), u32, Keyed>,
     /// Which hosts have opened the flows that were not begun here.
     shares: Shares,
+    /// Those of them that are shared, and have no connections.
+    unused: Unused,
     closed: Closed,
     listeners: Listeners,
     /// Service ports that another engine of this host listens on.
@@ -210,6 +214,7 @@ impl Endpoint {
         let keyed = Keyed(u64::from_ne_bytes(secret[..8].try_into().expect("8 bytes")) ^ seed);
         Self {
             cookies: Cookies::new(secret, config.cookie_lifetime_ns),
+            unused: Unused::new(config.flows_max),
             config,
             slots: Vec::new(),
             free: Vec::new(),

@@ -29,6 +29,8 @@ impl Endpoint {
             let held = self.shares.taken();
             return Err(format!("{accepted} flows were accepted, but hosts hold {held} of them"));
         }
+        let flows = self.slots.iter().filter_map(|slot| slot.flow.as_ref());
+        self.unused.audit(flows.filter(|flow| flow.was_accepted() && flow.is_unused()).count())?;
         let ready = self.slots.iter().filter(|slot| slot.is_ready).count();
         if ready != self.ready.len() {
             return Err(format!("{ready} flows are ready, {} in line", self.ready.len()));

@@ -76,11 +76,13 @@ impl Endpoint {
         syn: &Syn<'_>,
         app: &mut impl App,
     ) -> bool {
-        let has_room = self.has_room_for(between.peer.ip());
+        let is_shared = request.version == VERSION_SHARED;
+        let peer = between.peer.ip();
+        let has_room = self.has_room_for(peer) && (!is_shared || self.unused.allows(peer));
         let listener = self.listener(syn.port).filter(|_| has_room);
         let accepted = listener.and_then(|listener| {
             let local_id = self.reserve()?;
-            if request.version == VERSION_SHARED {
+            if is_shared {
                 return Some((local_id, Owner::NOBODY, 0)); // its connections come as streams
             }
             let key = FlowKey(local_id).into();
@@ -100,6 +102,9 @@ impl Endpoint {
         let seed = self.secrets.next();
         let parameters = Parameters { owner, local_id, local, remote, window, seed };
         let flow = Flow::accept(now, &self.config, parameters, syn, request);
+        if is_shared {
+            self.unused.note(&flow, true);
+        }
         let key = self.insert(now, flow);
         self.by_peer.insert((between.peer.ip(), syn.source_flow), key.slot() as u32);
         true

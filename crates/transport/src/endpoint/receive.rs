@@ -118,7 +118,9 @@ impl Endpoint {
         let (Turn { gap_ns, returned, .. }, listeners) = (self.turn, &self.listeners);
         let reception = Reception { gap_ns, returned, ecn, listeners };
         let taken = flow.handle_data(now, &self.config, header, packet, reception, app);
-        flow.note_use(now);
+        if let Some(is_unused) = flow.note_use(now) {
+            self.unused.note(flow, is_unused);
+        }
         match taken {
             Ok(outcome) => {
                 self.counters.data_packets_received += 1;

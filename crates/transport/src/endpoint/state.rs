@@ -127,6 +127,9 @@ impl Endpoint {
         if flow.was_accepted() {
             self.shares.take(flow.remote().ip());
         }
+        if flow.is_unused() {
+            self.unused.note(&flow, true);
+        }
         if flow.peer_id() != 0 {
             self.by_peer.insert((flow.remote().ip(), flow.peer_id()), key.slot() as u32);
         }

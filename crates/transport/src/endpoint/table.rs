@@ -329,6 +329,9 @@ impl Endpoint {
             if flow.was_accepted() {
                 self.shares.give_back(flow.remote().ip());
             }
+            if flow.is_unused() {
+                self.unused.note(&flow, false);
+            }
             self.by_peer.remove(&(flow.remote().ip(), flow.peer_id()));
             self.free.push(slot as u32);
         }

@@ -6,9 +6,9 @@ use clearway_base::{Random, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{Header, emit_message, emit_open, emit_ping, emit_stream, seal};
 
-use super::{Faults, Network, PORT, content};
+use super::{Faults, Network, PORT, WINDOW, content};
 use crate::flow::STREAMS_MAX;
-use crate::{Arrival, Config, Endpoint, FlowKey, NoStream, Owner, Reason, StreamKey};
+use crate::{Arrival, Config, Endpoint, FlowKey, NoStream, Owner, Priority, Reason, StreamKey};
 
 /// A host that begins a shared flow, and one that takes its connections.
 struct World {
@@ -387,6 +387,60 @@ fn one_that_takes_the_place_of_another_is_not_refused() {
 }
 
 /// Its peer has nothing to close, and keeps it alive.
+/// The apps that have accepted them may be of different users.
+#[test]
+fn who_has_opened_shared_connections_says_which_goes_first() {
+    let mut world = World::new(21, Faults::default());
+    let [stream] = world.with_connections();
+    let urgent = Priority { urgency: 0, weight: 1 };
+    let priorities = [0, 1].map(|host: usize| {
+        let of = if host == 0 { stream } else { world.theirs(stream) };
+        let endpoint = &mut world.network.hosts[host].endpoint;
+        endpoint.set_priority(of, urgent);
+        endpoint.save().flows[0].streams.as_ref().expect("it has some").sides[0].priority
+    });
+    assert_eq!(priorities, [urgent, Priority::default()]);
+}
+
+/// They take none of an app's connections: a host can have a small part of all flows so.
+#[test]
+fn flows_without_connections_leave_room_for_others() {
+    let config = Config { flows_max: 80, ..Config::default() };
+    let mut network = Network::new(20, &config, Faults::default(), 1 << 20);
+    let mut begun = vec![network.begin_shared()];
+    let (from, to) = (network.hosts[0].address, network.hosts[1].address);
+    let mut begin = |network: &mut Network| {
+        let endpoint = &mut network.hosts[0].endpoint;
+        begun.push(endpoint.connect_shared(network.now, from, to, PORT, WINDOW).expect("room"));
+        *begun.last().expect("just begun")
+    };
+    (0..20).for_each(|_| _ = begin(&mut network));
+    let settle = |network: &mut Network, accepted| {
+        let is_told =
+            |host: &super::Host| host.endpoint.flows().all(|flow| flow.state != "connecting");
+        network.run_until(|network| is_told(&network.hosts[0]));
+        assert_eq!(network.hosts[1].endpoint.flows_open(), accepted);
+        assert_eq!(network.hosts[1].endpoint.audit(), Ok(()));
+    };
+    settle(&mut network, 9); // of the tenth part, one is for another host
+    let owner = Owner { channel: 1, connection: 1 };
+    let open = (0..21).find_map(|at| {
+        let endpoint = &mut network.hosts[0].endpoint;
+        endpoint.open_stream(network.now, begun[at], owner, WINDOW).ok()
+    });
+    network.run_until(|network| network.hosts[0].app.connected == 1);
+    let endpoint = &mut network.hosts[0].endpoint;
+    (0..2).for_each(|_| {
+        _ = endpoint.connect_shared(network.now, from, to, PORT, WINDOW).expect("room");
+    });
+    settle(&mut network, 10); // that which has a connection now has made room for one
+    let (now, client) = (network.now, &mut network.hosts[0]);
+    client.endpoint.close(now, open.expect("nine are open"), &mut client.app);
+    network.hosts[1].endpoint.unlisten(PORT);
+    network.run_until(|network| network.hosts[1].endpoint.flows_open() == 0);
+    assert_eq!(network.hosts[1].endpoint.audit(), Ok(()));
+}
+
 #[test]
 fn a_flow_that_its_opener_does_not_use_is_given_up() {
     let mut world = World::new(11, Faults::default());

@@ -97,7 +97,12 @@ impl Flow {
     }
 
     /// What a connection may send beside the others of the flow. Without streams there are none.
+    /// Those of a shared flow that the peer has opened may be of different users, one after the
+    /// other on the same port: none of them is preferred.
     pub(crate) fn set_priority(&mut self, stream: u32, priority: Priority) {
+        if self.is_shared && self.was_accepted() {
+            return;
+        }
         self.with_streams(|all| all.set_priority(stream, priority));
     }
 

@@ -89,15 +89,24 @@ impl Flow {
     }
 
     /// Nobody's flow is to have connections: without any it is given up as if the peer were silent,
-    /// whatever the peer says. Else it could keep all places for flows, and take no app's.
-    pub(crate) fn note_use(&mut self, now: Time) {
+    /// whatever the peer says. Else it could keep all places for flows, and take no app's. Returns
+    /// whether it has none, if that is news.
+    #[inline]
+    pub(crate) fn note_use(&mut self, now: Time) -> Option<bool> {
         if !self.is_shared {
-            return;
+            return None;
         }
+        let was_unused = self.is_unused();
         self.unused_until = match self.has_streams() {
             true => Time::MAX,
             false => self.unused_until.min(now + self.silence_ns),
         };
+        (self.is_unused() != was_unused).then_some(!was_unused)
+    }
+
+    /// It is nobody's, and has no connections.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.unused_until != Time::MAX
     }
 
     /// Gives up a stream of a flow that is being opened; whose it was. Without any left the flow is
