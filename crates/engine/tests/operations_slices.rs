@@ -6,9 +6,10 @@ mod world;
 use clearway_channel::{
     Command, Completion, OperationKind as Kind, OperationStatus as Status, Sizes,
 };
-use clearway_engine::{Event, Request};
+use clearway_engine::{Allowance, Event, Request};
+use clearway_nic::fabric::Faults;
 use world::pair::{PORT, Pair, SHARED_BYTES, at, pattern, restore, some};
-use world::{App, Operated, SIZES};
+use world::{App, Operated, SIZES, World};
 
 /// What an engine copies in a turn.
 const SLICE: usize = 64 << 10;
@@ -298,6 +299,36 @@ fn those_in_line_go_on_when_the_first_has_ended() {
     (0..TURNS).for_each(|_| pair.world.turn());
     let statuses: Vec<Status> = pair.ended().iter().map(|operated| operated.status).collect();
     assert_eq!(statuses, [Status::Failed, Status::Done]);
+}
+
+/// What hundreds of connections wait for is not shared any more.
+#[test]
+fn those_in_line_are_tried_bit_by_bit() {
+    const IN_LINE: usize = 250;
+    let allowance = Allowance::of_connections(IN_LINE as u32 + 1);
+    let mut pair = Pair::allowed(0, World::new(1, Faults::default()), allowance);
+    let region = pair.share_all();
+    let waiting: Vec<u64> = (0..IN_LINE)
+        .map(|_| pair.world.connect(&mut pair.asker, &mut pair.owner, PORT).0)
+        .collect();
+    pair.begin_to_read(region);
+    let mut ended = 0;
+    for connections in waiting.chunks(64) {
+        connections.iter().for_each(|near| pair.asker.submit(&read(*near, region, SHARED_BYTES)));
+        pair.world.turn();
+        ended += pair.ended().len();
+    }
+    assert!(ended < IN_LINE / 2, "{ended} were copied meanwhile");
+    pair.owner.submit(&Command::Unshare { token: 6, region });
+    while ended < IN_LINE + 1 {
+        pair.world.turn();
+        let now = pair.ended().len();
+        assert!(now <= 48, "{now} in one turn, after {ended}");
+        ended += now;
+        pair.audit();
+    }
+    let done = Completion::Unshared { status: Status::Done as u8, token: 6 };
+    assert_eq!(pair.owner_is_told(), done);
 }
 
 /// Memory comes free while the connection that it is for copies.

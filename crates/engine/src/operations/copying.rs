@@ -26,6 +26,10 @@ use crate::local::Blocked;
 pub(super) const AT_ONCE_BYTES_MAX: u32 = clearway_channel::WORDS_BYTES_MAX;
 /// So many bytes of slices are copied in a turn.
 const COPIED_PER_TURN: u32 = 64 << 10;
+/// Of those that stand in line, so many go on at once, and a turn counts each as so many bytes:
+/// what they wait for may not be there any more, and then they end without a copy.
+const GO_ON_AT_ONCE: u32 = 16;
+const GOING_ON_BYTES: u32 = 4 << 10;
 
 /// A read or write that is under way: the first of what waits on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,21 +162,26 @@ impl Channels {
             && let Some((id, ())) = self.copying.first()
         {
             self.copying.remove(id);
-            left -= self.copy_for(id, left);
-            if self.peek(id).is_some_and(|channel| channel.operations.copying.is_some()) {
-                self.copying.push(id, ());
-            }
+            left = left.saturating_sub(self.copy_for(id, left));
+            self.note_copies(id);
             work += 1;
         }
         work
     }
 
-    /// Copies up to `most` bytes for the app of a channel. Returns how many.
+    /// The channel has its turns as long as there is something to copy.
+    fn note_copies(&mut self, id: u32) {
+        if self.peek(id).is_some_and(|channel| channel.operations.has_copies()) {
+            self.copying.push(id, ());
+        }
+    }
+
+    /// Copies up to `most` bytes for the app of a channel. Returns how many, or what is counted for
+    /// it.
     fn copy_for(&mut self, id: u32, most: u32) -> u32 {
         let Some(copying) = self.peek(id).and_then(|channel| channel.operations.copying) else {
-            // Its connection has ended.
-            self.begin_next_copy(id);
-            return 0;
+            // Its connection has ended, or those in line have had their share of the last turn.
+            return self.begin_next_copy(id) * GOING_ON_BYTES;
         };
         let asker = Owner { channel: id, connection: copying.slot };
         let owner = self.peer_of(asker);
@@ -234,12 +243,17 @@ impl Channels {
     fn go_on_after_copy(&mut self, last: Owner) {
         self.begin_next_copy(last.channel);
         self.go_on_local(last);
+        self.note_copies(last.channel);
     }
 
-    fn begin_next_copy(&mut self, id: u32) {
-        while let Some(slot) = self.channel(id).and_then(Channel::next_to_copy) {
+    /// Those who stand in line go on, until one copies. Returns how many did.
+    fn begin_next_copy(&mut self, id: u32) -> u32 {
+        for gone_on in 0..GO_ON_AT_ONCE {
+            let next = self.channel(id).and_then(Channel::next_to_copy);
+            let Some(slot) = next else { return gone_on };
             self.go_on_local(Owner { channel: id, connection: slot });
         }
+        GO_ON_AT_ONCE
     }
 
     /// The first that waits has been carried out. An app that has closed is told with the others,
