@@ -82,9 +82,6 @@ impl Channels {
             (far.channel, peers.1, Some(far.connection)),
         );
         let [near_slot, far_slot] = ends?;
-        for owner in [near, far] {
-            self.local(owner).into_iter().for_each(|parent| parent.streams += 1);
-        }
         if let Some(server) = self.channel(far.channel) {
             server.tell_of_stream(far_slot, far.connection);
         }
@@ -253,9 +250,9 @@ impl Channels {
     /// Ends both sides if the app of `owner` has closed, and nothing waits any more.
     fn end_closed(&mut self, owner: Owner) -> bool {
         let asks = self.peek(owner.channel).is_some_and(|it| it.is_waiting(owner.connection));
-        let is_over = self
-            .local(owner)
-            .is_some_and(|local| local.closing && local.waiting.is_empty() && local.streams == 0);
+        let is_over =
+            self.local(owner).is_some_and(|local| local.closing && local.waiting.is_empty())
+                && self.streams_of(owner).next().is_none();
         if is_over && !asks {
             self.end_local(owner, Code::Closed);
         }
@@ -264,7 +261,7 @@ impl Channels {
 
     /// Closes in order: what was sent before still arrives, also by its streams.
     pub(crate) fn close_local(&mut self, owner: Owner) {
-        for stream in self.streams_of(owner) {
+        for stream in self.streams_of(owner).collect::<Vec<_>>() {
             if let Some(channel) = self.channel(stream.channel) {
                 channel.begin_close(stream.connection);
             }
@@ -290,21 +287,15 @@ impl Channels {
             }
             return;
         }
-        for stream in self.streams_of(owner) {
+        for stream in self.streams_of(owner).collect::<Vec<_>>() {
             self.end_pair(stream, Code::Reset, code);
         }
         self.end_pair(owner, Code::Closed, code);
     }
 
-    fn streams_of(&mut self, parent: Owner) -> Vec<Owner> {
-        if self.local(parent).is_none_or(|local| local.streams == 0) {
-            return Vec::new();
-        }
-        let Some(channel) = self.peek(parent.channel) else { return Vec::new() };
-        let is_its =
-            |link: &Link| link.local().is_some_and(|local| local.parent == Some(parent.connection));
-        let streams = channel.slots_of(is_its);
-        streams.map(|connection| Owner { connection, ..parent }).collect()
+    fn streams_of(&self, parent: Owner) -> impl Iterator<Item = Owner> {
+        let streams = self.peek(parent.channel).map(|it| it.streams_of(parent.connection));
+        streams.into_iter().flatten().map(move |connection| Owner { connection, ..parent })
     }
 
     /// Ends both sides of a connection without streams. The app of `owner` is told one code, its
@@ -321,11 +312,7 @@ impl Channels {
                 channel.close(end.connection, code);
             }
         }
-        let parents = parents.into_iter().flatten();
-        for parent in parents.clone() {
-            self.local(parent).into_iter().for_each(|local| local.streams -= 1);
-        }
-        parents.for_each(|parent| _ = self.end_closed(parent));
+        parents.into_iter().flatten().for_each(|parent| _ = self.end_closed(parent));
     }
 
     /// True if a connection has been ended, and waits for what is being written.

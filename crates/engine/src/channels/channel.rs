@@ -161,6 +161,10 @@ impl Channel {
         self.connections.state(slot)
     }
 
+    pub(crate) const fn has_connections(&self) -> bool {
+        self.connections.count() > 0
+    }
+
     /// The slots of connections, of so many at most.
     pub(crate) fn open_slots(&self, connections_max: usize) -> Vec<u32> {
         self.connections.iter().map(|(slot, _)| slot).take(connections_max).collect()
@@ -170,6 +174,11 @@ impl Channel {
     pub(crate) fn slots_of(&self, is_it: impl Fn(&Link) -> bool) -> impl Iterator<Item = u32> {
         let connections = self.connections.iter();
         connections.filter(move |(_, connection)| is_it(&connection.link)).map(|(slot, _)| slot)
+    }
+
+    /// The streams of a connection within this host.
+    pub(crate) fn streams_of(&self, parent: u32) -> impl Iterator<Item = u32> {
+        self.connections.streams_of(parent)
     }
 
     /// The connection in a slot, to be looked at.

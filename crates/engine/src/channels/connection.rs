@@ -3,7 +3,7 @@
 
 mod state;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use clearway_channel::Code;
@@ -47,6 +47,11 @@ impl Link {
             Self::Flow(_) | Self::Resolving => None,
         }
     }
+
+    /// The connection of which it is a stream, if that is within this host.
+    fn parent(&self) -> Option<u32> {
+        self.local()?.parent
+    }
 }
 
 /// One end of a connection between two apps of this host.
@@ -63,21 +68,11 @@ pub(crate) struct Local {
     pub(crate) ending: Option<Code>,
     /// The connection of the same app of which it is a stream.
     pub(crate) parent: Option<u32>,
-    /// Streams that it has.
-    pub(crate) streams: u32,
 }
 
 impl Local {
     pub(crate) const fn to(peer: Owner, parent: Option<u32>) -> Self {
-        Self {
-            peer,
-            waiting: VecDeque::new(),
-            held: 0,
-            closing: false,
-            ending: None,
-            parent,
-            streams: 0,
-        }
+        Self { peer, waiting: VecDeque::new(), held: 0, closing: false, ending: None, parent }
     }
 }
 
@@ -196,13 +191,16 @@ pub(super) struct Connections {
     count_max: u32,
     /// Which hosts hold how many, of those that they have opened.
     shares: Shares,
+    /// Streams within this host, each behind the connection of which it is one.
+    streams: BTreeSet<(u32, u32)>,
 }
 
 impl Connections {
     pub(super) fn new(count_max: u32) -> Self {
         let count_max = count_max.min(CONNECTIONS_MAX - 1);
         let slots = vec![Slot::default()];
-        Self { slots, free: Vec::new(), count: 0, count_max, shares: Shares::default() }
+        let (shares, streams) = (Shares::default(), BTreeSet::new());
+        Self { slots, free: Vec::new(), count: 0, count_max, shares, streams }
     }
 
     /// How many slots there are, free ones included.
@@ -234,6 +232,10 @@ impl Connections {
             let held = self.shares.taken();
             return Err(format!("{accepted} connections were accepted, but hosts hold {held}"));
         }
+        let streams = self.iter().filter_map(|(slot, it)| Some((it.link.parent()?, slot)));
+        if streams.collect::<BTreeSet<_>>() != self.streams {
+            return Err(format!("{} streams are known, and others are open", self.streams.len()));
+        }
         Ok(())
     }
 
@@ -252,6 +254,7 @@ impl Connections {
             self.slots.len() as u32 - 1
         });
         self.count += 1;
+        self.streams.extend(link.parent().map(|parent| (parent, slot)));
         self.slots[slot as usize].connection = Some(Connection::new(peer, link, connecting));
         Some(slot)
     }
@@ -273,10 +276,18 @@ impl Connections {
         if connection.is_accepted {
             self.shares.give_back(connection.peer.ip());
         }
+        if let Some(parent) = connection.link.parent() {
+            self.streams.remove(&(parent, slot));
+        }
         place.generation = place.generation.wrapping_add(1);
         self.free.push(slot);
         self.count -= 1;
         Some(connection)
+    }
+
+    /// The streams of a connection within this host.
+    pub(super) fn streams_of(&self, parent: u32) -> impl Iterator<Item = u32> {
+        self.streams.range((parent, 0)..=(parent, u32::MAX)).map(|(_, stream)| *stream)
     }
 
     #[inline]

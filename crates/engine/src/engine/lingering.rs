@@ -70,7 +70,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let is_done = match lingering.is_closing {
             true => {
                 let of_tcp = self.core.tcp.connections_of(lingering.channel);
-                channel.open_slots(1).is_empty() && of_tcp == 0
+                !channel.has_connections() && of_tcp == 0
             }
             false => channel.is_condemned,
         };

@@ -147,7 +147,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let (common, most) = (&mut self.core.common, CONNECTIONS_ENDED_PER_TURN);
         let ended = self.core.messages.end_connections(common, channel, most);
         let leaving = common.channels.peek(channel);
-        let are_ending = leaving.is_some_and(|leaving| !leaving.open_slots(1).is_empty());
+        let are_ending = leaving.is_some_and(Channel::has_connections);
         if are_ending || ended == CONNECTIONS_ENDED_PER_TURN {
             return ended;
         }

@@ -40,27 +40,19 @@ impl Connections {
             connections.count += u32::from(connection.is_some());
             connections.slots.push(Slot { generation, connection });
         }
-        connections.count_streams()?;
+        connections.find_streams()?;
         Ok(connections)
     }
 
-    fn count_streams(&mut self) -> Result<(), Invalid> {
-        let parents: Vec<u32> = self
-            .iter()
-            .filter_map(|(_, connection)| match &connection.link {
-                Link::Local(local) => local.parent,
-                Link::Flow(_) | Link::Resolving => None,
-            })
-            .collect();
-        for parent in parents {
-            let nobody = Invalid("a stream of no connection");
-            let Link::Local(parent) = &mut self.at(parent).ok_or(nobody)?.link else {
-                return Err(nobody);
-            };
-            ensure(parent.parent.is_none(), "a stream of a stream")?;
-            parent.streams += 1;
-        }
-        Ok(())
+    fn find_streams(&mut self) -> Result<(), Invalid> {
+        let streams = self.iter().filter_map(|(slot, it)| Some((it.link.parent()?, slot)));
+        self.streams = streams.collect();
+        let is_connection = |parent: &u32| {
+            let parent = self.peek(*parent).and_then(|it| it.link.local());
+            parent.is_some_and(|it| it.parent.is_none())
+        };
+        let have_theirs = self.streams.iter().all(|(parent, _)| is_connection(parent));
+        ensure(have_theirs, "a stream of what is no connection")
     }
 }
 
