@@ -72,7 +72,7 @@ pub use snapshot::{
 pub use state::{
     BurstState, CaptureState, ChannelState, ConnectionState, FilterState, FramesState, Invalid,
     LineState, LingeringState, LinkState, MessagesState, ReportState, STATE_VERSION,
-    SiblingVifState, SlotState, State, StateError, VifSpecState, VifState,
+    SiblingVifState, State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};
 pub use tcp::{AttemptState, BookState, TcpPortSpec, TcpPortState, TcpState};

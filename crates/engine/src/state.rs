@@ -8,8 +8,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::Time;
 pub use clearway_base::state::Invalid;
+use clearway_base::{SlotState, Time};
 use clearway_channel::{Code, Completion, DaemonEndState};
 use clearway_classify::Filter;
 use clearway_nic::MacAddress;
@@ -24,7 +24,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 11;
+pub const STATE_VERSION: u32 = 12;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ pub struct ChannelState {
     /// How many connections it may have.
     pub connections_max: u32,
     /// Its connections, by slot.
-    pub slots: Vec<SlotState>,
+    pub slots: Vec<SlotState<ConnectionState>>,
     /// Completions that the ring has no room for.
     pub pending: Vec<Completion>,
     /// Its listeners: the listener's id, the port, and the address that it is limited to.
@@ -137,7 +137,7 @@ pub struct ChannelState {
     /// See `messages_sent`.
     pub messages_received: u64,
     /// What the app shares.
-    pub regions: Vec<RegionState>,
+    pub regions: Vec<SlotState<RegionState>>,
     /// Of these it may have so many.
     pub regions_max: u32,
     /// It may ask for operations.
@@ -149,15 +149,6 @@ pub struct ChannelState {
     pub to_copy: Vec<u32>,
     /// See `copying`.
     pub unsharing: Vec<(u64, u64)>,
-}
-
-/// A place for a connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SlotState {
-    /// How many connections have had it.
-    pub generation: u32,
-    /// The one that has it.
-    pub connection: Option<ConnectionState>,
 }
 
 /// A connection.

@@ -170,8 +170,8 @@ impl Scene {
     fn exchange(&self) -> Option<ExchangeState> {
         let state = self.world.hosts[0].members[0].engine.save();
         let channel = state.channels.iter().find(|it| it.channel == self.owner.channel)?;
-        let slot = channel.slots.get(self.far as u32 as usize - 1)?;
-        slot.connection.as_ref()?.exchange.clone()
+        let slot = channel.slots.get(self.far as u32 as usize)?;
+        slot.value.as_ref()?.exchange.clone()
     }
 
     /// The engine has ended the flow for that reason, and has told its app.

@@ -1,11 +1,11 @@
-//! The connections of one channel: a table of slots, each with a generation, so that an id or a
-//! buffer of a connection that has ended means nothing.
+//! The connections of one channel.
 
 mod state;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
+use clearway_base::{SlotId, Slots};
 use clearway_channel::Code;
 use clearway_transport::{Owner, Shares, StreamKey};
 
@@ -175,20 +175,10 @@ impl Connection {
     }
 }
 
-#[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    connection: Option<Connection>,
-}
-
-/// All connections of a channel.
+/// All connections of a channel. An id or a buffer of one that has ended means nothing.
 #[derive(Debug)]
 pub(super) struct Connections {
-    /// The first is never used, so that no id is 0.
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    count: u32,
-    count_max: u32,
+    slots: Slots<Connection>,
     /// Which hosts hold how many, of those that they have opened.
     shares: Shares,
     /// Streams within this host, each behind the connection of which it is one.
@@ -197,36 +187,28 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(count_max: u32) -> Self {
-        let count_max = count_max.min(CONNECTIONS_MAX - 1);
-        let slots = vec![Slot::default()];
-        let (shares, streams) = (Shares::default(), BTreeSet::new());
-        Self { slots, free: Vec::new(), count: 0, count_max, shares, streams }
+        let slots = Slots::new(count_max.min(CONNECTIONS_MAX));
+        Self { slots, shares: Shares::default(), streams: BTreeSet::new() }
     }
 
     /// How many slots there are, free ones included.
     pub(super) fn places(&self) -> usize {
-        self.slots.len()
+        self.slots.places()
     }
 
     /// How many there may be.
     pub(super) const fn max(&self) -> u32 {
-        self.count_max
+        self.slots.count_max()
     }
 
     /// How many there are.
     pub(super) const fn count(&self) -> u32 {
-        self.count
+        self.slots.count()
     }
 
-    /// Whether those that are open and the free slots make up all slots.
+    /// Whether what is counted is what there is.
     pub(super) fn audit(&self) -> Result<(), String> {
-        let (made, free, open) = (self.slots.len() - 1, self.free.len(), self.iter().count());
-        if open + free != made || open != self.count as usize {
-            let counted = self.count;
-            return Err(format!(
-                "{made} slots: {open} connections, {counted} counted, {free} free"
-            ));
-        }
+        self.slots.audit()?;
         let accepted = self.iter().filter(|(_, connection)| connection.is_accepted).count();
         if accepted != self.shares.taken() as usize {
             let held = self.shares.taken();
@@ -246,42 +228,32 @@ impl Connections {
         link: Link,
         connecting: Option<u64>,
     ) -> Option<u32> {
-        if self.count >= self.count_max {
-            return None;
-        }
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
-        self.count += 1;
-        self.streams.extend(link.parent().map(|parent| (parent, slot)));
-        self.slots[slot as usize].connection = Some(Connection::new(peer, link, connecting));
-        Some(slot)
+        let parent = link.parent();
+        let id = self.slots.insert(Connection::new(peer, link, connecting))?;
+        self.streams.extend(parent.map(|parent| (parent, id.slot)));
+        Some(id.slot)
     }
 
     /// One that another host opens; `None` as well if it would leave no room for other hosts.
     pub(super) fn accept(&mut self, peer: SocketAddr, link: Link) -> Option<u32> {
-        if !self.shares.allows(peer.ip(), self.count_max - self.count, self.count_max) {
+        let max = self.max();
+        if !self.shares.allows(peer.ip(), max - self.count(), max) {
             return None;
         }
         let slot = self.open(peer, link, None)?;
-        self.slots[slot as usize].connection.as_mut()?.is_accepted = true;
+        self.at(slot)?.is_accepted = true;
         self.shares.take(peer.ip());
         Some(slot)
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
-        let place = self.slots.get_mut(slot as usize)?;
-        let connection = place.connection.take()?;
+        let connection = self.slots.remove_at(slot)?;
         if connection.is_accepted {
             self.shares.give_back(connection.peer.ip());
         }
         if let Some(parent) = connection.link.parent() {
             self.streams.remove(&(parent, slot));
         }
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(slot);
-        self.count -= 1;
         Some(connection)
     }
 
@@ -292,77 +264,60 @@ impl Connections {
 
     #[inline]
     pub(super) fn at(&mut self, slot: u32) -> Option<&mut Connection> {
-        self.slots.get_mut(slot as usize)?.connection.as_mut()
+        self.slots.at_mut(slot)
     }
 
     /// What is kept of the connection in this slot, for fetching it from memory ahead.
     #[inline]
     pub(super) fn state(&self, slot: u32) -> Option<&(impl Sized + use<>)> {
-        self.slots.get(slot as usize)
+        self.slots.place(slot)
     }
 
     pub(super) fn peek(&self, slot: u32) -> Option<&Connection> {
-        self.slots.get(slot as usize)?.connection.as_ref()
+        self.slots.at(slot)
     }
 
     /// The id by which the app names the connection in this slot.
     #[inline]
     pub(super) fn id(&self, slot: u32) -> u64 {
-        u64::from(self.slots[slot as usize].generation) << 32 | u64::from(slot)
+        self.slots.id_at(slot).to_bits()
     }
 
     /// The slot of the connection that the app means, if it still has it.
     #[inline]
     pub(super) fn find(&self, id: u64) -> Option<u32> {
-        let slot = id as u32;
-        let found = self.slots.get(slot as usize)?;
-        (u64::from(found.generation) == id >> 32 && found.connection.is_some()).then_some(slot)
+        let id = SlotId::of_bits(id);
+        self.slots.get(id).map(|_| id.slot)
     }
 
     /// What a buffer of this connection remembers: slot, and a part of its generation.
     #[inline]
     pub(super) fn tag(&self, slot: u32) -> u32 {
-        (slot | self.slots[slot as usize].generation << SLOT_BITS) & TAGS
+        tag_of(self.slots.id_at(slot))
     }
 
     /// The connection that a buffer with this tag belongs to, if it lives on, and its slot.
     #[inline]
     pub(super) fn find_tag(&self, tag: u32) -> Option<(u32, &Connection)> {
         let slot = tag & (CONNECTIONS_MAX - 1);
-        let found = self.slots.get(slot as usize)?;
-        let is_same = (slot | found.generation << SLOT_BITS) & TAGS == tag;
-        found.connection.as_ref().filter(|_| is_same).map(|connection| (slot, connection))
+        let connection = self.slots.at(slot)?;
+        (tag_of(self.slots.id_at(slot)) == tag).then_some((slot, connection))
     }
 
     /// Those that are open, with their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, place)| Some((slot as u32, place.connection.as_ref()?)))
+        self.slots.iter().map(|(id, connection)| (id.slot, connection))
     }
+}
+
+const fn tag_of(id: SlotId) -> u32 {
+    (id.slot | id.generation << SLOT_BITS) & TAGS
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Connections, Link};
     use std::net::SocketAddr;
-
-    #[test]
-    fn ids_begin_at_one_and_none_comes_twice() {
-        let mut connections = Connections::new(2);
-        let peer = SocketAddr::from(([10, 0, 0, 1], 20707));
-        let open = |connections: &mut Connections| {
-            connections.open(peer, Link::Resolving, None).map(|slot| connections.id(slot))
-        };
-        assert_eq!([(); 3].map(|()| open(&mut connections)), [Some(1), Some(2), None]);
-        assert_eq!(connections.find(0), None);
-        let slot = connections.find(1).expect("open");
-        connections.remove(slot);
-        let again = open(&mut connections).expect("there is room");
-        assert!(again > 2 && connections.find(again).is_some() && connections.find(1).is_none());
-        assert_eq!(connections.audit(), Ok(()));
-    }
 
     #[test]
     fn a_greedy_host_leaves_room_for_others() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use clearway_base::{SlotId, Slots};
 use clearway_channel::{Description, OperationStatus, Rights};
 use clearway_wire::clearway::operation::{Kind, Request, Status};
 
@@ -42,31 +43,21 @@ impl Region {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub(super) generation: u32,
-    pub(super) region: Option<Region>,
-}
-
-/// All regions of a channel. The handle is the slot, and above it how often it was used before.
+/// All regions of a channel. Their handles are their ids.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    /// So many may be shared at a time.
-    max: u32,
-    count: u32,
-    pub(super) slots: Vec<Slot>,
-    free: Vec<u32>,
-    names: BTreeMap<Vec<u8>, u64>,
+    pub(super) slots: Slots<Region>,
+    names: BTreeMap<Vec<u8>, SlotId>,
 }
 
 impl Regions {
     pub(super) fn new(max: u32) -> Self {
-        let max = max.min(REGIONS_MAX);
-        Self { max, count: 0, slots: Vec::new(), free: Vec::new(), names: BTreeMap::new() }
+        Self { slots: Slots::new(max.min(REGIONS_MAX)), names: BTreeMap::new() }
     }
 
+    /// How many there may be.
     pub(crate) const fn max(&self) -> u32 {
-        self.max
+        self.slots.count_max()
     }
 
     /// Shares a piece of `shared_bytes` bytes; its handle.
@@ -85,40 +76,22 @@ impl Regions {
         if self.names.contains_key(&description.name) {
             return Err(OperationStatus::NameTaken);
         }
-        if self.count >= self.max {
-            return Err(OperationStatus::TooMany);
+        let name = description.name.clone();
+        let region = Region { start, length, description, served: 0 };
+        let id = self.slots.insert(region).ok_or(OperationStatus::TooMany)?;
+        if !name.is_empty() {
+            self.names.insert(name, id);
         }
-        self.count += 1;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            // No handle is 0.
-            self.slots.push(Slot { generation: 1, region: None });
-            self.slots.len() as u32 - 1
-        });
-        let handle = handle(slot, self.slots[slot as usize].generation);
-        if !description.name.is_empty() {
-            self.names.insert(description.name.clone(), handle);
-        }
-        self.slots[slot as usize].region = Some(Region { start, length, description, served: 0 });
-        Ok(handle)
+        Ok(id.to_bits())
     }
 
     /// Revokes a region. False if there is no such region.
     pub(super) fn unshare(&mut self, handle: u64) -> bool {
-        if self.at(handle).is_none() {
-            return false;
-        }
-        let slot = handle as u32;
-        let place = &mut self.slots[slot as usize];
-        if let Some(region) = place.region.take() {
+        let revoked = self.slots.remove(SlotId::of_bits(handle));
+        if let Some(region) = &revoked {
             self.names.remove(&region.description.name);
-            self.count -= 1;
         }
-        // A slot that was used so often is used no more: no handle comes twice.
-        if let Some(generation) = place.generation.checked_add(1) {
-            place.generation = generation;
-            self.free.push(slot);
-        }
-        true
+        revoked.is_some()
     }
 
     /// An operation was carried out, or not.
@@ -128,25 +101,23 @@ impl Regions {
         }
         let is_find = request.kind == Kind::Find as u8;
         let handle = if is_find { outcome.value } else { request.region };
-        let slot = self.slots.get_mut(handle as u32 as usize);
-        let slot = slot.filter(|slot| u64::from(slot.generation) == handle >> 32);
-        if let Some(region) = slot.and_then(|slot| slot.region.as_mut()) {
+        if let Some(region) = self.slots.get_mut(SlotId::of_bits(handle)) {
             region.served += 1;
         }
     }
 
     /// How many may be told of.
     pub(crate) fn places(&self) -> usize {
-        self.slots.len()
+        self.slots.places()
     }
 
     /// What is in a place, for status.
     pub(crate) fn snapshot(&self, channel: u32, place: usize) -> Option<RegionSnapshot> {
-        let slot = self.slots.get(place)?;
-        let Region { start, length, description, served } = slot.region.as_ref()?;
+        let slot = u32::try_from(place).ok()?;
+        let Region { start, length, description, served } = self.slots.at(slot)?;
         Some(RegionSnapshot {
             channel,
-            region: handle(place as u32, slot.generation),
+            region: self.slots.id_at(slot).to_bits(),
             name: String::from_utf8_lossy(&description.name).into_owned(),
             start: *start,
             region_bytes: (*length).into(),
@@ -156,8 +127,7 @@ impl Regions {
     }
 
     fn at(&self, handle: u64) -> Option<&Region> {
-        let slot = self.slots.get(handle as u32 as usize)?;
-        slot.region.as_ref().filter(|_| u64::from(slot.generation) == handle >> 32)
+        self.slots.get(SlotId::of_bits(handle))
     }
 
     /// The region of this handle, if who has this address, and user, may do that with it.
@@ -179,36 +149,20 @@ impl Regions {
         name: &[u8],
         (address, user): (IpAddr, Option<u32>),
     ) -> Result<(u64, &Region), Status> {
-        let handle = self.names.get(name).ok_or(Status::NotFound)?;
-        let region = self.at(*handle).ok_or(Status::NotFound)?;
+        let id = self.names.get(name).ok_or(Status::NotFound)?;
+        let region = self.slots.get(*id).ok_or(Status::NotFound)?;
         let is_allowed = region.rights(address, user) != Rights::NONE;
-        if is_allowed { Ok((*handle, region)) } else { Err(Status::NotFound) }
+        if is_allowed { Ok((id.to_bits(), region)) } else { Err(Status::NotFound) }
     }
 
-    /// With these slots, whose regions are sound.
-    pub(super) fn of_slots(slots: Vec<Slot>, max: u32) -> Option<Self> {
-        let count = slots.iter().filter(|slot| slot.region.is_some()).count() as u32;
-        let mut regions = Self { count, slots, ..Self::new(max) };
-        for (slot, place) in (0..).zip(&regions.slots) {
-            match &place.region {
-                Some(region) if !region.description.name.is_empty() => {
-                    let handle = handle(slot, place.generation);
-                    let before = regions.names.insert(region.description.name.clone(), handle);
-                    if before.is_some() {
-                        return None;
-                    }
-                }
-                Some(_) => {}
-                None if place.generation < u32::MAX => regions.free.push(slot),
-                None => {}
-            }
-        }
-        Some(regions)
+    /// These regions, which are sound, if no two have one name.
+    pub(super) fn of_slots(slots: Slots<Region>) -> Option<Self> {
+        let all = slots.iter().map(|(id, region)| (region.description.name.clone(), id));
+        let named: Vec<_> = all.filter(|(name, _)| !name.is_empty()).collect();
+        let count = named.len();
+        let names: BTreeMap<_, _> = named.into_iter().collect();
+        (names.len() == count).then_some(Self { slots, names })
     }
-}
-
-const fn handle(slot: u32, generation: u32) -> u64 {
-    (generation as u64) << 32 | slot as u64
 }
 
 #[cfg(test)]
@@ -278,7 +232,7 @@ mod tests {
         assert!(regions.unshare(first));
         assert!(share(&mut regions).is_ok());
         assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
-        let mut again = Regions::of_slots(regions.slots, 2).expect("sound");
+        let mut again = Regions::of_slots(regions.slots).expect("sound");
         assert_eq!((share(&mut again), again.max()), (Err(OperationStatus::TooMany), 2));
         assert_eq!(share(&mut Regions::new(0)), Err(OperationStatus::TooMany));
     }

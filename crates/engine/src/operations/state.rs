@@ -1,6 +1,7 @@
 //! Regions and operations as plain data, and back.
 
 use clearway_base::state::{Invalid, ensure};
+use clearway_base::{SlotState, Slots};
 use clearway_channel::{DaemonEnd, Description, OUTSTANDING_OPERATIONS_MAX, OperationStatus};
 use clearway_transport::{Buffer, OPERATION_NAMES, Operation};
 use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
@@ -9,17 +10,20 @@ use serde::{Deserialize, Serialize};
 use super::Operations;
 use super::copying::{Copying, Way};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
-use super::regions::{Region, Regions, Slot};
+use super::regions::{REGIONS_MAX, Region, Regions};
 use crate::control::Allowance;
 
-/// A place for a region.
+/// A region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionState {
-    /// What the handle of the region that has it, or of the next one, has above the place.
-    pub generation: u32,
-    /// Where the region starts, how many bytes it has, its description as apps write it, and how
-    /// many operations were carried out on it.
-    pub region: Option<(u32, u32, Vec<u8>, u64)>,
+    /// Where it starts, and how many bytes it has.
+    pub start: u32,
+    /// See `start`.
+    pub length: u32,
+    /// Its description, as apps write it.
+    pub description: Vec<u8>,
+    /// How many operations were carried out on it.
+    pub served: u64,
 }
 
 /// The operations of a connection.
@@ -120,31 +124,25 @@ pub enum SourceState {
 const COUNT_MAX: u64 = 1 << 62;
 
 impl Operations {
-    pub(crate) fn save(&self) -> Vec<RegionState> {
-        let slots = self.regions.slots.iter().map(|slot| RegionState {
-            generation: slot.generation,
-            region: slot.region.as_ref().map(|region| {
-                let description = region.description.to_bytes().unwrap_or_default();
-                (region.start, region.length, description, region.served)
-            }),
-        });
-        slots.collect()
+    pub(crate) fn save(&self) -> Vec<SlotState<RegionState>> {
+        self.regions.slots.save(|region| RegionState {
+            start: region.start,
+            length: region.length,
+            description: region.description.to_bytes().unwrap_or_default(),
+            served: region.served,
+        })
     }
 
     /// Regions of `shared_bytes` bytes. What of the connections' operations is to be counted comes
     /// with [`Operations::count`].
     pub(crate) fn restore(
         allowance: Allowance,
-        saved: Vec<RegionState>,
+        saved: Vec<SlotState<RegionState>>,
         shared_bytes: u32,
     ) -> Result<Self, Invalid> {
-        let mut slots = Vec::with_capacity(saved.len());
-        for RegionState { generation, region } in saved {
-            ensure(generation > 0, "a region's handle that there is not")?;
-            let region = region.map(|saved| restore_region(saved, shared_bytes)).transpose()?;
-            slots.push(Slot { generation, region });
-        }
-        let regions = Regions::of_slots(slots, allowance.regions_max);
+        let most = allowance.regions_max.min(REGIONS_MAX);
+        let slots = Slots::restore(most, saved, |saved| restore_region(saved, shared_bytes))?;
+        let regions = Regions::of_slots(slots);
         let regions = regions.ok_or(Invalid("two regions of one name"))?;
         Ok(Self { regions, ..Self::new(allowance) })
     }
@@ -198,10 +196,8 @@ impl Operations {
     }
 }
 
-fn restore_region(
-    (start, length, description, served): (u32, u32, Vec<u8>, u64),
-    shared_bytes: u32,
-) -> Result<Region, Invalid> {
+fn restore_region(saved: RegionState, shared_bytes: u32) -> Result<Region, Invalid> {
+    let RegionState { start, length, description, served } = saved;
     let is_inside = u64::from(start) + u64::from(length) <= shared_bytes.into();
     ensure(is_inside, "a region outside of the shared memory")?;
     let is_aligned = start.is_multiple_of(8) && length.is_multiple_of(8);

@@ -12,15 +12,14 @@ use crate::state::ChannelState;
 
 impl Channel {
     pub(in crate::channels) fn save(&self, channel: u32) -> ChannelState {
-        let (connections_max, slots) = self.connections.save();
         let ports = self.ports.iter().map(|((listener, port), only)| (*listener, *port, *only));
         ChannelState {
             channel,
             app: self.app.clone(),
             user: self.user,
             end: self.end.save(),
-            connections_max,
-            slots,
+            connections_max: self.connections.max(),
+            slots: self.connections.save(),
             pending: self.pending.iter().copied().collect(),
             ports: ports.collect(),
             is_condemned: self.is_condemned,

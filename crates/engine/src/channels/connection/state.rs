@@ -1,45 +1,30 @@
 //! Connections as plain data, and back.
 
 use clearway_base::state::{Invalid, ensure};
+use clearway_base::{SlotState, Slots};
 use clearway_transport::{FlowKey, StreamKey};
 
-use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Slot, Stage};
+use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Stage};
 use crate::operations::Exchange;
-use crate::state::{ConnectionState, LinkState, SlotState};
+use crate::state::{ConnectionState, LinkState};
 
 /// More than any connection has had; sums do not overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
 impl Connections {
-    /// How many there may be, and the slots but the first, which is never used.
-    pub(in crate::channels) fn save(&self) -> (u32, Vec<SlotState>) {
-        let slots = self.slots.iter().skip(1).map(|slot| SlotState {
-            generation: slot.generation,
-            connection: slot.connection.as_ref().map(Connection::save),
-        });
-        (self.count_max, slots.collect())
+    pub(in crate::channels) fn save(&self) -> Vec<SlotState<ConnectionState>> {
+        self.slots.save(Connection::save)
     }
 
     pub(in crate::channels) fn restore(
         count_max: u32,
-        saved: Vec<SlotState>,
+        saved: Vec<SlotState<ConnectionState>>,
     ) -> Result<Self, Invalid> {
         ensure(count_max <= CONNECTIONS_MAX, "more connections than can be named")?;
-        ensure(saved.len() <= count_max as usize, "more connections than there may be")?;
-        let mut connections = Self::new(count_max);
-        for SlotState { generation, connection } in saved {
-            let slot = connections.slots.len() as u32;
-            let connection = connection.map(Connection::restore).transpose()?;
-            match &connection {
-                Some(connection) if connection.is_accepted => {
-                    connections.shares.take(connection.peer.ip());
-                }
-                Some(_) => {}
-                None => connections.free.push(slot),
-            }
-            connections.count += u32::from(connection.is_some());
-            connections.slots.push(Slot { generation, connection });
-        }
+        let slots = Slots::restore(count_max, saved, Connection::restore)?;
+        let mut connections = Self { slots, ..Self::new(count_max) };
+        let accepted = connections.slots.iter().filter(|(_, it)| it.is_accepted);
+        accepted.for_each(|(_, it)| connections.shares.take(it.peer.ip()));
         connections.find_streams()?;
         Ok(connections)
     }
