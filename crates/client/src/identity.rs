@@ -63,28 +63,28 @@ pub(crate) fn check(
 fn owner_of_directory(path: &Path, trusted: [u32; 3]) -> Result<u32, String> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let absolute = std::path::absolute(Path::new(".").join(directory));
-    let mut way = Way { at: PathBuf::from("/"), ahead: VecDeque::new(), links_left: LINKS_MAX };
-    way.go(&absolute.map_err(|error| error.to_string())?);
+    let mut walk = Walk { at: PathBuf::from("/"), ahead: VecDeque::new(), links_left: LINKS_MAX };
+    walk.go(&absolute.map_err(|error| error.to_string())?);
     let look = |at: &Path| {
         let metadata = std::fs::symlink_metadata(at);
         metadata.map_err(|error| format!("{}: {error}", at.display()))
     };
-    is_safe(&way.at, &look(&way.at)?, trusted)?;
-    while let Some(name) = way.ahead.pop_front() {
+    is_safe(&walk.at, &look(&walk.at)?, trusted)?;
+    while let Some(name) = walk.ahead.pop_front() {
         if name == ".." {
-            way.at.pop();
+            walk.at.pop();
             continue;
         }
-        let next = way.at.join(&name);
+        let next = walk.at.join(&name);
         let metadata = look(&next)?;
         is_safe(&next, &metadata, trusted)?;
         if metadata.is_symlink() {
-            way.follow(&next).map_err(|error| format!("{}: {error}", next.display()))?;
+            walk.follow(&next).map_err(|error| format!("{}: {error}", next.display()))?;
         } else {
-            way.at = next;
+            walk.at = next;
         }
     }
-    look(&way.at).map(|metadata| metadata.uid())
+    look(&walk.at).map(|metadata| metadata.uid())
 }
 
 /// Whether only these users can replace it, or what is in it.
@@ -101,7 +101,7 @@ fn is_safe(at: &Path, metadata: &Metadata, trusted: [u32; 3]) -> Result<(), Stri
 }
 
 /// The way through the file system that the kernel takes, step by step.
-struct Way {
+struct Walk {
     /// A directory, without symbolic links.
     at: PathBuf,
     /// Names still to be gone through.
@@ -109,7 +109,7 @@ struct Way {
     links_left: u32,
 }
 
-impl Way {
+impl Walk {
     /// Goes along `path` before anything else.
     fn go(&mut self, path: &Path) {
         let mut names = VecDeque::new();

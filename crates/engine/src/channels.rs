@@ -21,7 +21,7 @@ use clearway_transport::{
 use crate::control::PingFailure;
 use crate::operations::{Exchange, OperationCounters};
 pub(crate) use channel::Channel;
-pub(crate) use connection::{Connection, Link, Local, Stage};
+pub(crate) use connection::{Bearer, Connection, Local, Stage};
 use parking::Attention;
 pub(crate) use slots::SlotQueue;
 pub(crate) use state::Ends;
@@ -196,9 +196,9 @@ impl Channels {
     pub(crate) fn flow_of(&mut self, channel: u32, connection: u64) -> Option<StreamKey> {
         let channel = self.channel(channel)?;
         let slot = channel.find(connection)?;
-        match &channel.connection(slot)?.link {
-            Link::Flow(key) => Some(*key),
-            Link::Local(_) | Link::Resolving => None,
+        match &channel.connection(slot)?.bearer {
+            Bearer::Flow(key) => Some(*key),
+            Bearer::Local(_) | Bearer::Resolving => None,
         }
     }
 
@@ -343,7 +343,7 @@ impl App for Channels {
             return None;
         }
         let channel = self.channel(listener.channel)?;
-        let Some(slot) = channel.accept(peer, Link::Flow(key)) else {
+        let Some(slot) = channel.accept(peer, Bearer::Flow(key)) else {
             self.counters.connections_refused += 1;
             return None;
         };
@@ -356,7 +356,7 @@ impl App for Channels {
     fn accept_stream(&mut self, parent: Owner, stream: StreamKey) -> Option<(Owner, u64)> {
         let channel = self.channel(parent.channel).filter(|channel| channel.takes_streams)?;
         let peer = channel.peer(parent.connection)?;
-        let Some(slot) = channel.accept(peer, Link::Flow(stream)) else {
+        let Some(slot) = channel.accept(peer, Bearer::Flow(stream)) else {
             self.counters.connections_refused += 1;
             return None;
         };
@@ -378,9 +378,9 @@ impl App for Channels {
     fn unshared(&mut self, owner: Owner, flow: Option<FlowKey>) {
         let Some(connection) = self.connection(owner) else { return };
         match flow {
-            Some(flow) => connection.link = Link::Flow(flow.into()),
+            Some(flow) => connection.bearer = Bearer::Flow(flow.into()),
             None => {
-                (connection.link, connection.shares) = (Link::Resolving, false);
+                (connection.bearer, connection.shares) = (Bearer::Resolving, false);
                 self.unshared.push(owner);
             }
         }

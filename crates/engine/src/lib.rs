@@ -70,9 +70,9 @@ pub use snapshot::{
     RegionSnapshot, Snapshot, VifSnapshot,
 };
 pub use state::{
-    BurstState, CaptureState, ChannelState, ConnectionState, FilterState, FramesState, Invalid,
-    LineState, LingeringState, LinkState, MessagesState, ReportState, STATE_VERSION,
-    SiblingVifState, State, StateError, VifSpecState, VifState,
+    BearerState, BurstState, CaptureState, ChannelState, ConnectionState, FilterState, FramesState,
+    Invalid, LineState, LingeringState, MessagesState, ReportState, STATE_VERSION, SiblingVifState,
+    State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};
 pub use tcp::{AttemptState, BookState, TcpPortSpec, TcpPortState, TcpState};

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use clearway_channel::{Code, Completion};
 use clearway_transport::{MESSAGE_OVERHEAD, Owner};
 
-use crate::channels::{Channels, Link, Local, Stage, to_channel};
+use crate::channels::{Bearer, Channels, Local, Stage, to_channel};
 
 /// Why a message waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,8 @@ impl Channels {
     ) -> Result<[u32; 2], Code> {
         let nobody = Owner { channel: u32::MAX, connection: 0 };
         let mut open = |(channel, peer, parent), other| {
-            let link = Link::Local(Local::to(other, parent));
-            let slot = self.channel(channel).and_then(|it| it.open(peer, link, None));
+            let bearer = Bearer::Local(Local::to(other, parent));
+            let slot = self.channel(channel).and_then(|it| it.open(peer, bearer, None));
             self.counters.connections_refused += u64::from(slot.is_none());
             Some(Owner { channel, connection: slot? })
         };
@@ -328,7 +328,7 @@ impl Channels {
     }
 
     fn peek_local(&self, owner: Owner) -> Option<&Local> {
-        self.peek(owner.channel)?.peek_connection(owner.connection)?.link.local()
+        self.peek(owner.channel)?.peek_connection(owner.connection)?.bearer.local()
     }
 
     /// A write is over: its connection ends now if it has been ended meanwhile.

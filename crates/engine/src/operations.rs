@@ -259,7 +259,7 @@ impl Channel {
     /// Connections that an answer is being sent on, out of a region.
     fn readers_of(&self, region: u64) -> Vec<(u32, StreamKey)> {
         let readers = self.operations.readers.range((region, 0)..=(region, u32::MAX));
-        let flow = |slot| self.peek_connection(slot)?.link.flow();
+        let flow = |slot| self.peek_connection(slot)?.bearer.flow();
         readers.filter_map(|((_, slot), _)| Some((*slot, flow(*slot)?))).collect()
     }
 }

@@ -157,7 +157,7 @@ pub struct ConnectionState {
     /// The other end.
     pub peer: SocketAddr,
     /// Where its messages go.
-    pub link: LinkState,
+    pub bearer: BearerState,
     /// The app's name for its attempt to connect, while that goes on.
     pub connecting: Option<u64>,
     /// Another host has opened it.
@@ -182,7 +182,7 @@ pub struct ConnectionState {
 
 /// Where the messages of a connection go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum LinkState {
+pub enum BearerState {
     /// The neighbour is being asked for.
     Resolving,
     /// Over the flow with this id, and which stream of it.

@@ -50,7 +50,7 @@ pub(crate) struct End {
 
 /// The messages of one direction.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     /// Lengths of messages that have not been received, and when they were sent.
     waiting: VecDeque<(u32, Time)>,
     received: u32,
@@ -79,7 +79,7 @@ struct Pair {
     ends: [Option<End>; 2],
     stages: [Stage; 2],
     /// By sender: 0 the client.
-    ways: [Way; 2],
+    directions: [Direction; 2],
     server: u32,
     started: Time,
     /// The end that went first did so in order, or not.
@@ -130,7 +130,7 @@ clearway_base::tally! {
         ended_limit,
         /// Messages whose connection ended before they arrived.
         messages_abandoned,
-        /// The longest that a message was under way, in ns.
+        /// The longest that a message was under direction, in ns.
         message_ns_max,
     }
 }
@@ -143,7 +143,7 @@ impl Ledger {
         let pair = Pair {
             ends: [Some(client), None],
             stages: [Stage::None; 2],
-            ways: Default::default(),
+            directions: Default::default(),
             server,
             started: now,
             is_broken: false,
@@ -228,8 +228,8 @@ impl Ledger {
     /// The next message that `side` sends has this name.
     pub(crate) fn name(&self, number: u64, side: usize) -> Name {
         let sequence = self.pairs.get(&number).map_or(0, |pair| {
-            let way = &pair.ways[side];
-            way.received.wrapping_add(way.waiting.len() as u32)
+            let direction = &pair.directions[side];
+            direction.received.wrapping_add(direction.waiting.len() as u32)
         });
         Name { connection: number, direction: side, sequence }
     }
@@ -238,7 +238,7 @@ impl Ledger {
     pub(crate) fn sent(&mut self, now: Time, number: u64, side: usize, length: u32) {
         self.counts.messages_sent += 1;
         if let Some(pair) = self.pairs.get_mut(&number) {
-            pair.ways[side].waiting.push_back((length, now));
+            pair.directions[side].waiting.push_back((length, now));
         }
     }
 
@@ -254,9 +254,9 @@ impl Ledger {
         if pair.is_tainted {
             return Ok(None);
         }
-        let way = &mut pair.ways[1 - side];
-        let name = Name { connection: number, direction: 1 - side, sequence: way.received };
-        let Some((length, sent)) = way.waiting.pop_front() else {
+        let direction = &mut pair.directions[1 - side];
+        let name = Name { connection: number, direction: 1 - side, sequence: direction.received };
+        let Some((length, sent)) = direction.waiting.pop_front() else {
             return Err(Finding::new(format!("{name:?}: a message that was never sent")));
         };
         if bytes.len() as u32 != length || !name.is(bytes) {
@@ -264,8 +264,8 @@ impl Ledger {
             let text = format!("{name:?}: {length} bytes were sent; {found} came, or others");
             return Err(Finding::new(text));
         }
-        way.received = way.received.wrapping_add(1);
-        way.progress = now;
+        direction.received = direction.received.wrapping_add(1);
+        direction.progress = now;
         self.counts.messages_received += 1;
         self.counts.bytes_received += u64::from(length);
         self.counts.message_ns_max = self.counts.message_ns_max.max(now.since(sent));
@@ -339,7 +339,7 @@ impl Ledger {
         let Some(pair) = self.pairs.get_mut(&number) else { return Ok(()) };
         let (own, other) = (pair.stages[side], pair.stages[1 - side]);
         pair.stages[side] = Stage::Ended;
-        let missing = pair.ways[1 - side].waiting.len();
+        let missing = pair.directions[1 - side].waiting.len();
         let is_tainted = pair.is_tainted;
         let is_broken = pair.is_broken || was_taken_along;
         let mut hosts: Vec<u32> = pair.ends.iter().flatten().map(|end| end.host).collect();
@@ -387,7 +387,7 @@ impl Ledger {
         let Some(pair) = self.pairs.get(&number) else { return };
         let [client, server] = pair.stages;
         if is_over(client) && (is_over(server) || pair.ends[1].is_none()) {
-            let left: usize = pair.ways.iter().map(|way| way.waiting.len()).sum();
+            let left: usize = pair.directions.iter().map(|direction| direction.waiting.len()).sum();
             self.counts.messages_abandoned += left as u64;
             self.pairs.remove(&number);
         }
@@ -419,9 +419,9 @@ impl Ledger {
             if pair.is_broken || pair.stages[0] == Stage::None {
                 continue;
             }
-            for (side, way) in pair.ways.iter().enumerate() {
-                let Some((length, sent)) = way.waiting.front() else { continue };
-                let since = way.progress.max(*sent).max(calm);
+            for (side, direction) in pair.directions.iter().enumerate() {
+                let Some((length, sent)) = direction.waiting.front() else { continue };
+                let since = direction.progress.max(*sent).max(calm);
                 let wants = matches!(pair.stages[1 - side], Stage::Open | Stage::None);
                 if wants && now.since(since) > DELIVERY_NS_MAX {
                     let text = format!(
@@ -430,7 +430,7 @@ impl Ledger {
                         now.since(since) / SECOND,
                         pair.ends,
                         pair.stages,
-                        way.waiting.len() - 1
+                        direction.waiting.len() - 1
                     );
                     let hosts = pair.ends.iter().flatten().map(|end| end.host);
                     return Err(Finding { what: text, hosts: hosts.collect() });
@@ -473,7 +473,7 @@ impl Ledger {
                     pair.ends,
                     pair.stages,
                     pair.is_broken,
-                    pair.ways.each_ref().map(|way| way.waiting.len())
+                    pair.directions.each_ref().map(|direction| direction.waiting.len())
                 )
             })
             .collect::<Vec<_>>()

@@ -9,7 +9,7 @@ use clearway_base::Time;
 use clearway_channel::{Code, Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, StreamKey, Unfinished};
 
-use super::connection::{Connection, Connections, Link, Local, Stage};
+use super::connection::{Bearer, Connection, Connections, Local, Stage};
 use super::early::Early;
 use super::line::{Claim, Line};
 use crate::control::Allowance;
@@ -117,21 +117,21 @@ impl Channel {
     pub(crate) fn open(
         &mut self,
         peer: SocketAddr,
-        link: Link,
+        bearer: Bearer,
         connecting: Option<u64>,
     ) -> Option<u32> {
         if self.has_too_much_pending() {
             return None;
         }
-        self.connections.open(peer, link, connecting)
+        self.connections.open(peer, bearer, connecting)
     }
 
     /// A connection that another host opens; its slot, or `None` if there is no room for that host.
-    pub(crate) fn accept(&mut self, peer: SocketAddr, link: Link) -> Option<u32> {
+    pub(crate) fn accept(&mut self, peer: SocketAddr, bearer: Bearer) -> Option<u32> {
         if self.has_too_much_pending() {
             return None;
         }
-        self.connections.accept(peer, link)
+        self.connections.accept(peer, bearer)
     }
 
     /// A peer has opened a stream, of another connection of the app's.
@@ -170,10 +170,10 @@ impl Channel {
         self.connections.iter().map(|(slot, _)| slot).take(connections_max).collect()
     }
 
-    /// The slots of connections whose messages go by such a link.
-    pub(crate) fn slots_of(&self, is_it: impl Fn(&Link) -> bool) -> impl Iterator<Item = u32> {
+    /// The slots of connections whose messages go by such a bearer.
+    pub(crate) fn slots_of(&self, is_it: impl Fn(&Bearer) -> bool) -> impl Iterator<Item = u32> {
         let connections = self.connections.iter();
-        connections.filter(move |(_, connection)| is_it(&connection.link)).map(|(slot, _)| slot)
+        connections.filter(move |(_, connection)| is_it(&connection.bearer)).map(|(slot, _)| slot)
     }
 
     /// The streams of a connection within this host.
@@ -225,9 +225,9 @@ impl Channel {
     /// The connection in a slot, if it is one to an app of this host.
     #[inline]
     pub(crate) fn local(&mut self, slot: u32) -> Option<&mut Local> {
-        match &mut self.connections.at(slot)?.link {
-            Link::Local(local) => Some(local),
-            Link::Flow(_) | Link::Resolving => None,
+        match &mut self.connections.at(slot)?.bearer {
+            Bearer::Local(local) => Some(local),
+            Bearer::Flow(_) | Bearer::Resolving => None,
         }
     }
 
@@ -253,7 +253,7 @@ impl Channel {
         let slot = self.connections.find(connection)?;
         let found = self.connections.at(slot)?;
         let flow = match found.stage {
-            Stage::Open => found.link.flow(),
+            Stage::Open => found.bearer.flow(),
             Stage::Behind => None,
             Stage::Connecting(_) | Stage::Closing(_) => return None,
         };
@@ -448,7 +448,7 @@ impl Channel {
     #[inline]
     pub(crate) fn released_of(&self, tag: u32) -> Option<(u32, Option<StreamKey>)> {
         let (slot, connection) = self.connections.find_tag(tag)?;
-        Some((slot, connection.link.flow()))
+        Some((slot, connection.bearer.flow()))
     }
 
     /// A buffer for a whole message that is next.
@@ -589,10 +589,10 @@ impl Channel {
 
     /// A message of this connection was turned away: its sender goes on when there is memory.
     fn wait_for_memory(&mut self, slot: u32) {
-        match self.connections.peek(slot).map(|connection| &connection.link) {
-            Some(Link::Local(_)) => self.line.try_later(slot),
-            Some(Link::Flow(_)) => self.line.tell_later(slot),
-            Some(Link::Resolving) | None => return,
+        match self.connections.peek(slot).map(|connection| &connection.bearer) {
+            Some(Bearer::Local(_)) => self.line.try_later(slot),
+            Some(Bearer::Flow(_)) => self.line.tell_later(slot),
+            Some(Bearer::Resolving) | None => return,
         }
         self.is_starved = true;
     }
@@ -655,7 +655,7 @@ impl Channel {
     /// The connection in a slot, if it is one to an app of this host.
     pub(crate) fn local_flow(&self, channel: u32, slot: u32) -> Option<FlowSnapshot> {
         let connection = self.connections.peek(slot)?;
-        let Link::Local(local) = &connection.link else { return None };
+        let Bearer::Local(local) = &connection.bearer else { return None };
         Some(FlowSnapshot {
             channel,
             connection: self.id(slot),

@@ -19,9 +19,9 @@ const TAGS: u32 = u32::MAX >> 1;
 /// Connections of one channel that can be named, whatever the policy says.
 const CONNECTIONS_MAX: u32 = 1 << SLOT_BITS;
 
-/// Where the messages of a connection go.
+/// What carries the messages of a connection.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub(crate) enum Bearer {
     /// The peer's Ethernet address is being looked up; nothing has been sent yet.
     Resolving,
     /// Over the wire.
@@ -30,7 +30,7 @@ pub(crate) enum Link {
     Local(Local),
 }
 
-impl Link {
+impl Bearer {
     /// The flow, if it goes over the wire, and its stream.
     #[inline]
     pub(crate) const fn flow(&self) -> Option<StreamKey> {
@@ -94,7 +94,7 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
-    pub(crate) link: Link,
+    pub(crate) bearer: Bearer,
     pub(crate) stage: Stage,
     /// Another host has opened it.
     is_accepted: bool,
@@ -117,10 +117,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn new(peer: SocketAddr, link: Link, connecting: Option<u64>) -> Self {
+    fn new(peer: SocketAddr, bearer: Bearer, connecting: Option<u64>) -> Self {
         Self {
             peer,
-            link,
+            bearer,
             stage: connecting.map_or(Stage::Open, Stage::Connecting),
             is_accepted: false,
             shares: false,
@@ -214,7 +214,7 @@ impl Connections {
             let held = self.shares.taken();
             return Err(format!("{accepted} connections were accepted, but hosts hold {held}"));
         }
-        let streams = self.iter().filter_map(|(slot, it)| Some((it.link.parent()?, slot)));
+        let streams = self.iter().filter_map(|(slot, it)| Some((it.bearer.parent()?, slot)));
         if streams.collect::<BTreeSet<_>>() != self.streams {
             return Err(format!("{} streams are known, and others are open", self.streams.len()));
         }
@@ -225,22 +225,22 @@ impl Connections {
     pub(super) fn open(
         &mut self,
         peer: SocketAddr,
-        link: Link,
+        bearer: Bearer,
         connecting: Option<u64>,
     ) -> Option<u32> {
-        let parent = link.parent();
-        let id = self.slots.insert(Connection::new(peer, link, connecting))?;
+        let parent = bearer.parent();
+        let id = self.slots.insert(Connection::new(peer, bearer, connecting))?;
         self.streams.extend(parent.map(|parent| (parent, id.slot)));
         Some(id.slot)
     }
 
     /// One that another host opens; `None` as well if it would leave no room for other hosts.
-    pub(super) fn accept(&mut self, peer: SocketAddr, link: Link) -> Option<u32> {
+    pub(super) fn accept(&mut self, peer: SocketAddr, bearer: Bearer) -> Option<u32> {
         let max = self.max();
         if !self.shares.allows(peer.ip(), max - self.count(), max) {
             return None;
         }
-        let slot = self.open(peer, link, None)?;
+        let slot = self.open(peer, bearer, None)?;
         self.at(slot)?.is_accepted = true;
         self.shares.take(peer.ip());
         Some(slot)
@@ -251,7 +251,7 @@ impl Connections {
         if connection.is_accepted {
             self.shares.give_back(connection.peer.ip());
         }
-        if let Some(parent) = connection.link.parent() {
+        if let Some(parent) = connection.bearer.parent() {
             self.streams.remove(&(parent, slot));
         }
         Some(connection)
@@ -316,7 +316,7 @@ const fn tag_of(id: SlotId) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connections, Link};
+    use super::{Bearer, Connections};
     use std::net::SocketAddr;
 
     #[test]
@@ -324,21 +324,21 @@ mod tests {
         let mut connections = Connections::new(80);
         let peer = |host: u8| SocketAddr::from(([10, 0, 0, host], 20707));
         let mut greedy = Vec::new();
-        while let Some(slot) = connections.accept(peer(1), Link::Resolving) {
+        while let Some(slot) = connections.accept(peer(1), Bearer::Resolving) {
             greedy.push(slot);
         }
         assert_eq!(greedy.len(), 70);
         for newcomer in 2..7 {
-            assert!(connections.accept(peer(newcomer), Link::Resolving).is_some());
-            assert!(connections.accept(peer(1), Link::Resolving).is_none());
+            assert!(connections.accept(peer(newcomer), Bearer::Resolving).is_some());
+            assert!(connections.accept(peer(1), Bearer::Resolving).is_none());
         }
         // The app's own connections are nobody's share.
         for _ in 0..5 {
-            connections.open(peer(1), Link::Resolving, None).expect("five are left");
+            connections.open(peer(1), Bearer::Resolving, None).expect("five are left");
         }
-        assert!(connections.accept(peer(7), Link::Resolving).is_none());
+        assert!(connections.accept(peer(7), Bearer::Resolving).is_none());
         greedy.iter().for_each(|slot| _ = connections.remove(*slot));
         assert_eq!(connections.count(), 10);
-        assert!(connections.accept(peer(1), Link::Resolving).is_some(), "it may come again");
+        assert!(connections.accept(peer(1), Bearer::Resolving).is_some(), "it may come again");
     }
 }

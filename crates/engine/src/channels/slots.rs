@@ -9,14 +9,14 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct SlotQueue<T = ()> {
     /// By slot.
-    links: Vec<Option<Link<T>>>,
+    nodes: Vec<Option<Node<T>>>,
     first: u32,
     last: u32,
     count: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link<T> {
+struct Node<T> {
     previous: u32,
     next: u32,
     content: T,
@@ -24,7 +24,7 @@ struct Link<T> {
 
 impl<T> Default for SlotQueue<T> {
     fn default() -> Self {
-        Self { links: Vec::new(), first: NONE, last: NONE, count: 0 }
+        Self { nodes: Vec::new(), first: NONE, last: NONE, count: 0 }
     }
 }
 
@@ -39,12 +39,12 @@ impl<T: Copy> SlotQueue<T> {
     }
 
     pub(crate) fn contains(&self, slot: u32) -> bool {
-        self.link(slot).is_some()
+        self.node(slot).is_some()
     }
 
     /// Who came first.
     pub(crate) fn first(&self) -> Option<(u32, T)> {
-        Some((self.first, self.link(self.first)?.content))
+        Some((self.first, self.node(self.first)?.content))
     }
 
     /// The last from now on, unless it is there already.
@@ -53,11 +53,11 @@ impl<T: Copy> SlotQueue<T> {
             return;
         }
         let index = slot as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, || None);
+        if self.nodes.len() <= index {
+            self.nodes.resize_with(index + 1, || None);
         }
-        self.links[index] = Some(Link { previous: self.last, next: NONE, content });
-        match self.link_mut(self.last) {
+        self.nodes[index] = Some(Node { previous: self.last, next: NONE, content });
+        match self.node_mut(self.last) {
             Some(last) => last.next = slot,
             None => self.first = slot,
         }
@@ -67,16 +67,16 @@ impl<T: Copy> SlotQueue<T> {
 
     /// Takes it out, wherever it stands. False if it was not there.
     pub(crate) fn remove(&mut self, slot: u32) -> bool {
-        let Some(link) = self.links.get_mut(slot as usize).and_then(Option::take) else {
+        let Some(node) = self.nodes.get_mut(slot as usize).and_then(Option::take) else {
             return false;
         };
-        match self.link_mut(link.previous) {
-            Some(previous) => previous.next = link.next,
-            None => self.first = link.next,
+        match self.node_mut(node.previous) {
+            Some(previous) => previous.next = node.next,
+            None => self.first = node.next,
         }
-        match self.link_mut(link.next) {
-            Some(next) => next.previous = link.previous,
-            None => self.last = link.previous,
+        match self.node_mut(node.next) {
+            Some(next) => next.previous = node.previous,
+            None => self.last = node.previous,
         }
         self.count -= 1;
         true
@@ -84,21 +84,21 @@ impl<T: Copy> SlotQueue<T> {
 
     /// All with what is remembered of each, the first first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, T)> + '_ {
-        self.slots().filter_map(|slot| Some((slot, self.link(slot)?.content)))
+        self.slots().filter_map(|slot| Some((slot, self.node(slot)?.content)))
     }
 
     /// All, the first first.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        let next = |slot: &u32| self.link(*slot).map(|link| link.next);
+        let next = |slot: &u32| self.node(*slot).map(|node| node.next);
         std::iter::successors(Some(self.first), next).filter(|slot| *slot != NONE)
     }
 
-    fn link(&self, slot: u32) -> Option<&Link<T>> {
-        self.links.get(slot as usize)?.as_ref()
+    fn node(&self, slot: u32) -> Option<&Node<T>> {
+        self.nodes.get(slot as usize)?.as_ref()
     }
 
-    fn link_mut(&mut self, slot: u32) -> Option<&mut Link<T>> {
-        self.links.get_mut(slot as usize)?.as_mut()
+    fn node_mut(&mut self, slot: u32) -> Option<&mut Node<T>> {
+        self.nodes.get_mut(slot as usize)?.as_mut()
     }
 }
 

@@ -7,7 +7,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_channel::Buffer;
 use clearway_transport::{FlowMemory, Owner};
 
-use super::{AppCounters, Channel, Channels, Connection, Link, to_channel};
+use super::{AppCounters, Bearer, Channel, Channels, Connection, to_channel};
 use crate::operations::OperationCounters;
 use crate::state::ChannelState;
 
@@ -94,7 +94,7 @@ impl Channels {
         let place = self.channels.get_mut(flow.owner.channel as usize);
         let channel = place.and_then(Option::as_mut).ok_or(nobody)?;
         let connection = channel.connections.peek(slot).ok_or(nobody)?;
-        let is_it = matches!(&connection.link, Link::Flow(key) if *key == flow.key);
+        let is_it = matches!(&connection.bearer, Bearer::Flow(key) if *key == flow.key);
         ensure(is_it && connection.connecting().is_some() == flow.is_connecting, nobody.0)?;
         let under_way = flow.extents.len() + connection.messages_waiting();
         let is_outstanding = connection.outstanding() as usize == under_way;
@@ -115,13 +115,13 @@ impl Channels {
         connection: &Connection,
         has_flow: bool,
     ) -> Result<(), Invalid> {
-        match &connection.link {
-            Link::Flow(_) => ensure(has_flow, "a connection without its flow"),
-            Link::Resolving => {
+        match &connection.bearer {
+            Bearer::Flow(_) => ensure(has_flow, "a connection without its flow"),
+            Bearer::Resolving => {
                 let is_new = connection.outstanding() == 0 && connection.connecting().is_some();
                 ensure(is_new, "sends of a connection that is not open")
             }
-            Link::Local(local) => {
+            Bearer::Local(local) => {
                 let waiting = local.waiting.len() + connection.messages_waiting();
                 let is_waiting = connection.outstanding() as usize == waiting;
                 ensure(is_waiting, "sends that do not wait, or were not taken")?;
@@ -133,7 +133,7 @@ impl Channels {
                 let peer = self.peek(local.peer.channel);
                 let peer = peer.and_then(|peer| peer.connections.peek(local.peer.connection));
                 let is_mutual = peer.is_some_and(
-                    |peer| matches!(&peer.link, Link::Local(back) if back.peer == owner),
+                    |peer| matches!(&peer.bearer, Bearer::Local(back) if back.peer == owner),
                 );
                 ensure(is_mutual, "a connection without its other end")
             }

@@ -5,7 +5,7 @@ use clearway_channel::{Command, Completion, Next, Submitted, Violation};
 use clearway_transport::{Owner, Priority};
 
 use super::Messages;
-use crate::channels::{Channel, Channels, Link, ReleasedBytes};
+use crate::channels::{Bearer, Channel, Channels, ReleasedBytes};
 use crate::common::Common;
 use crate::operations::Asking;
 
@@ -207,7 +207,7 @@ impl Messages {
         for told in 0..RETRIES_PER_TURN {
             let Some(channel) = common.channels.channel(id) else { return told };
             let Some(slot) = channel.take_to_tell() else { return told };
-            if let Some(Link::Flow(key)) = channel.connection(slot).map(|found| &found.link) {
+            if let Some(Bearer::Flow(key)) = channel.connection(slot).map(|found| &found.bearer) {
                 let key = *key;
                 self.endpoint.memory_freed(now, key);
             }

@@ -9,7 +9,7 @@ use clearway_transport::{NoStream, Owner, Reason, StreamKey};
 
 use super::Messages;
 use super::resolving::Waiting;
-use crate::channels::{Link, Local, Stage, code_of};
+use crate::channels::{Bearer, Local, Stage, code_of};
 use crate::common::Common;
 use crate::control::PingFailure;
 use crate::engine::headers_bytes;
@@ -56,7 +56,7 @@ impl Messages {
             return Err(Code::Limit);
         }
         let channel = common.channels.channel(id).ok_or(Code::Internal)?;
-        let slot = channel.open(peer, Link::Resolving, Some(token)).ok_or(Code::Limit)?;
+        let slot = channel.open(peer, Bearer::Resolving, Some(token)).ok_or(Code::Limit)?;
         channel.connection(slot).into_iter().for_each(|it| it.shares = shared);
         let waiting = Waiting::Connect { channel: id, slot, service_port: peer.port() };
         self.resolve(common, now, waiting, target);
@@ -79,19 +79,22 @@ impl Messages {
         if !matches!(found.stage, Stage::Open | Stage::Behind) {
             return Err(Code::Closed);
         }
-        let (peer, flow) = match &found.link {
-            Link::Flow(StreamKey { flow, stream: 0 }) => (found.peer, *flow),
-            Link::Local(Local { parent: None, .. }) => {
+        let (peer, flow) = match &found.bearer {
+            Bearer::Flow(StreamKey { flow, stream: 0 }) => (found.peer, *flow),
+            Bearer::Local(Local { parent: None, .. }) => {
                 return common.channels.open_local_stream(id, token, parent);
             }
-            Link::Flow(_) | Link::Local(_) | Link::Resolving => return Err(Code::Invalid),
+            Bearer::Flow(_) | Bearer::Local(_) | Bearer::Resolving => return Err(Code::Invalid),
         };
-        let slot = channel.open(peer, Link::Resolving, None).ok_or(Code::Limit)?;
+        let slot = channel.open(peer, Bearer::Resolving, None).ok_or(Code::Limit)?;
         let owner = Owner { channel: id, connection: slot };
         match self.endpoint.open_stream(now, flow, owner, window) {
             Ok(stream) => {
                 let connection = channel.id(slot);
-                channel.connection(slot).into_iter().for_each(|it| it.link = Link::Flow(stream));
+                channel
+                    .connection(slot)
+                    .into_iter()
+                    .for_each(|it| it.bearer = Bearer::Flow(stream));
                 channel.tell(Completion::Connected { token, connection, peer });
                 Ok(())
             }
@@ -153,16 +156,16 @@ impl Messages {
         channel.begin_close(slot);
         let Some(found) = channel.connection(slot) else { return };
         let owner = Owner { channel: id, connection: slot };
-        match (&found.link, abort) {
-            (Link::Resolving, _) => {
+        match (&found.bearer, abort) {
+            (Bearer::Resolving, _) => {
                 let service_port = found.peer.port();
                 self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
                 channel.close(slot, Code::Closed);
             }
-            (Link::Local(_), false) => common.channels.close_local(owner),
-            (Link::Local(_), true) => common.channels.end_local(owner, Code::Reset),
-            (Link::Flow(key), false) => self.endpoint.close(now, *key, &mut common.channels),
-            (Link::Flow(key), true) => {
+            (Bearer::Local(_), false) => common.channels.close_local(owner),
+            (Bearer::Local(_), true) => common.channels.end_local(owner, Code::Reset),
+            (Bearer::Flow(key), false) => self.endpoint.close(now, *key, &mut common.channels),
+            (Bearer::Flow(key), true) => {
                 let key = *key;
                 self.endpoint.abort(key, Reason::Reset, &mut common.channels);
                 if let Some(channel) = common.channels.channel(id) {
@@ -185,15 +188,15 @@ impl Messages {
         for &slot in &slots {
             let owner = Owner { channel: id, connection: slot };
             let Some(connection) = common.channels.connection(owner) else { continue };
-            match connection.link {
-                Link::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut common.channels),
-                Link::Local(_) => {
+            match connection.bearer {
+                Bearer::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut common.channels),
+                Bearer::Local(_) => {
                     common.channels.end_local(owner, Code::Reset);
                     if common.channels.is_ending(owner) {
                         continue;
                     }
                 }
-                Link::Resolving => {
+                Bearer::Resolving => {
                     let service_port = connection.peer.port();
                     self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
                 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Messages;
 use super::shared::SharedWay;
-use crate::channels::Link;
+use crate::channels::Bearer;
 use crate::common::Common;
 use crate::control::PingFailure;
 use crate::host::Nic;
@@ -284,7 +284,7 @@ impl Messages {
                     flow.map(StreamKey::from)
                 };
                 match key {
-                    Some(key) => connection.link = Link::Flow(key),
+                    Some(key) => connection.bearer = Bearer::Flow(key),
                     None => drop(channel.close(slot, Code::Limit)),
                 }
             }

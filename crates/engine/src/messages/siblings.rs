@@ -8,7 +8,7 @@ use clearway_channel::Code;
 use clearway_transport::{Destination, Endpoint, Owner};
 
 use super::Messages;
-use crate::channels::Link;
+use crate::channels::Bearer;
 use crate::common::Common;
 use crate::lanes::What;
 
@@ -53,13 +53,13 @@ impl Messages {
         }
         let channel = common.channels.channel(id).ok_or(Code::Internal)?;
         let window = channel.window();
-        let slot = channel.open(peer, Link::Resolving, Some(token)).ok_or(Code::Limit)?;
+        let slot = channel.open(peer, Bearer::Resolving, Some(token)).ok_or(Code::Limit)?;
         let owner = Owner { channel: id, connection: slot };
         let daemon = SocketAddr::new(peer.ip(), self.udp_port);
         let flow = self.endpoint.connect(now, owner, daemon, daemon, peer.port(), window);
         let Some(connection) = channel.connection(slot) else { return Ok(()) };
         match flow {
-            Some(key) => connection.link = Link::Flow(key.into()),
+            Some(key) => connection.bearer = Bearer::Flow(key.into()),
             None => drop(channel.close(slot, Code::Limit)),
         }
         Ok(())

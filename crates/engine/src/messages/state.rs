@@ -9,7 +9,7 @@ use clearway_channel::Buffer;
 use clearway_transport::Endpoint;
 
 use super::{Messages, Resolving, SharedFlows};
-use crate::channels::{Channels, Link};
+use crate::channels::{Bearer, Channels};
 use crate::lanes::Lanes;
 use crate::state::MessagesState;
 
@@ -54,7 +54,7 @@ impl Messages {
     ) -> Result<(), Invalid> {
         channels.match_flows(self.endpoint.memory(), claimed)?;
         let resolving = channels.iter().flat_map(|(id, channel)| {
-            let slots = channel.slots_of(|link| matches!(link, Link::Resolving));
+            let slots = channel.slots_of(|bearer| matches!(bearer, Bearer::Resolving));
             slots.filter_map(move |slot| Some((id, slot, channel.peer(slot)?.port())))
         });
         let (all, attempts): (HashSet<_>, HashSet<_>) =

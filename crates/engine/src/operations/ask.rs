@@ -9,11 +9,11 @@ use clearway_wire::clearway::operation::{
     BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
 };
 
-use super::copying::Way;
+use super::copying::Direction;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place, READ_BYTES_MAX};
 use super::operated;
-use crate::channels::{Channel, Channels, Connection, Link, Local, Stage, to_channel};
+use crate::channels::{Bearer, Channel, Channels, Connection, Local, Stage, to_channel};
 use crate::common::Common;
 use crate::local::Blocked;
 use crate::messages::Messages;
@@ -184,12 +184,12 @@ enum Route {
 impl Route {
     fn of(connection: &Connection) -> Self {
         let is_open = matches!(connection.stage, Stage::Open | Stage::Behind);
-        match &connection.link {
-            Link::Flow(StreamKey { flow, stream: 0 }) => Self::Flow { key: *flow, is_open },
-            Link::Local(Local { parent: None, .. }) if is_open => Self::Local,
-            Link::Flow(_) | Link::Local(_) if is_open => Self::Stream,
-            Link::Flow(_) => Self::None,
-            Link::Local(_) | Link::Resolving => Self::None,
+        match &connection.bearer {
+            Bearer::Flow(StreamKey { flow, stream: 0 }) => Self::Flow { key: *flow, is_open },
+            Bearer::Local(Local { parent: None, .. }) if is_open => Self::Local,
+            Bearer::Flow(_) | Bearer::Local(_) if is_open => Self::Stream,
+            Bearer::Flow(_) => Self::None,
+            Bearer::Local(_) | Bearer::Resolving => Self::None,
         }
     }
 }
@@ -333,15 +333,15 @@ impl Channels {
             Data::Extent(region, at, length) => {
                 self.may_copy(asker, length)?;
                 let buffer = self.room_for(asker, length)?;
-                let (way, extent) = (Way::Read(buffer), (region, at, length));
-                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, way))?;
+                let (direction, extent) = (Direction::Read(buffer), (region, at, length));
+                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, direction))?;
                 Ok(read(asked.token, outcome.value, buffer, 0))
             }
             Data::Place(region, at) => {
                 let (offset, length) = asked.payload;
                 self.may_copy(asker, length)?;
-                let (way, extent) = (Way::Write(offset), (region, at, length));
-                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, way))?;
+                let (direction, extent) = (Direction::Write(offset), (region, at, length));
+                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, direction))?;
                 Ok(without)
             }
         }

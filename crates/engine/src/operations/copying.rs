@@ -44,14 +44,14 @@ pub(crate) struct Copying {
     /// Where in the shared memory of the other app, and how many bytes.
     pub(super) at: u32,
     pub(super) length: u32,
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     /// So many bytes have been copied.
     pub(super) done: u32,
 }
 
 /// From where to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// Into this buffer of the app that asks.
     Read(Buffer),
     /// From this offset of its transmit pool.
@@ -60,7 +60,7 @@ pub(super) enum Way {
 
 impl Copying {
     pub(super) const fn is_write(&self) -> bool {
-        matches!(self.way, Way::Write(_))
+        matches!(self.direction, Direction::Write(_))
     }
 
     /// It is over.
@@ -70,9 +70,9 @@ impl Copying {
     }
 
     fn told(&self, token: u64) -> Completion {
-        match self.way {
-            Way::Read(buffer) => read(token, self.value, buffer, 0),
-            Way::Write(_) => operated(token, OperationStatus::Done, self.value, 0),
+        match self.direction {
+            Direction::Read(buffer) => read(token, self.value, buffer, 0),
+            Direction::Write(_) => operated(token, OperationStatus::Done, self.value, 0),
         }
     }
 }
@@ -85,10 +85,10 @@ impl Asked {
         asker: Owner,
         outcome: &Outcome,
         (region, at, length): (u64, u32, u32),
-        way: Way,
+        direction: Direction,
     ) -> Copying {
         let (slot, request, value) = (asker.connection, self.request, outcome.value);
-        Copying { slot, request, value, region, at, length, way, done: 0 }
+        Copying { slot, request, value, region, at, length, direction, done: 0 }
     }
 }
 
@@ -109,7 +109,7 @@ impl Channel {
     pub(crate) fn forget_copies(&mut self, slot: u32) {
         self.operations.to_copy.remove(slot);
         if let Some(copying) = self.operations.copying.take_if(|copying| copying.slot == slot)
-            && let Way::Read(buffer) = copying.way
+            && let Direction::Read(buffer) = copying.direction
         {
             self.free_spare(buffer);
         }
@@ -136,13 +136,15 @@ impl Channel {
     /// Copies the next `length` bytes. Both ends were bounded when it began, and the memory does
     /// not shrink.
     fn copy(&mut self, copying: &Copying, shared: &Shared, length: u32) {
-        let Copying { at, done, way, .. } = *copying;
-        let _ = match way {
-            Way::Read(buffer) => {
+        let Copying { at, done, direction, .. } = *copying;
+        let _ = match direction {
+            Direction::Read(buffer) => {
                 let slice = Buffer { offset: buffer.offset + done, length, ..buffer };
                 self.end.write_shared(to_channel(slice), shared, at + done, length)
             }
-            Way::Write(offset) => self.end.share_sent(offset + done, length, shared, at + done),
+            Direction::Write(offset) => {
+                self.end.share_sent(offset + done, length, shared, at + done)
+            }
         };
     }
 }
@@ -328,9 +330,9 @@ impl Exchange {
     /// What waits first is what is being copied.
     fn is_first(&self, copying: &Copying) -> bool {
         let Some(Waiting::Operation(asked)) = self.waiting.front() else { return false };
-        let is_same = match copying.way {
-            Way::Read(_) => asked.data_max() >= copying.length,
-            Way::Write(offset) => asked.payload == (offset, copying.length),
+        let is_same = match copying.direction {
+            Direction::Read(_) => asked.data_max() >= copying.length,
+            Direction::Write(offset) => asked.payload == (offset, copying.length),
         };
         is_same && asked.refused.is_none() && asked.request == copying.request
     }
@@ -352,7 +354,7 @@ impl Channels {
             self.is_writing(Owner { channel: id, connection: slot }) || self.is_writing(local.peer)
         };
         let waits_for_nothing = |(slot, connection): (u32, &Connection)| {
-            let local = connection.link.local().filter(|local| local.ending.is_some());
+            let local = connection.bearer.local().filter(|local| local.ending.is_some());
             local.is_some_and(|local| !is_late(slot, local))
         };
         if !is_right {
@@ -368,7 +370,7 @@ impl Channels {
 
     fn is_local(&self, channel: u32, slot: u32) -> bool {
         let connection = self.peek(channel).and_then(|channel| channel.peek_connection(slot));
-        connection.is_some_and(|connection| connection.link.local().is_some())
+        connection.is_some_and(|connection| connection.bearer.local().is_some())
     }
 
     /// Whether the first that waits on the connection is what is being copied, and memory is there.
@@ -378,9 +380,9 @@ impl Channels {
         let peer = self.peer_of(near).and_then(|far| self.peek(far.channel));
         let shared_bytes = peer.map_or(0, |peer| peer.end.shared().length());
         let end = u64::from(copying.at) + u64::from(copying.length);
-        let fits = match copying.way {
-            Way::Read(buffer) => buffer.length == copying.length,
-            Way::Write(_) => true,
+        let fits = match copying.direction {
+            Direction::Read(buffer) => buffer.length == copying.length,
+            Direction::Write(_) => true,
         };
         is_first && fits && end <= shared_bytes.into() && copying.done < copying.length
     }

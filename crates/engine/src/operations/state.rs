@@ -8,7 +8,7 @@ use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
 
 use super::Operations;
-use super::copying::{Copying, Way};
+use super::copying::{Copying, Direction};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions};
 use crate::control::Allowance;
@@ -29,7 +29,7 @@ pub struct RegionState {
 /// The operations of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeState {
-    /// What the app has asked for, in order: what is on its way, or refused.
+    /// What the app has asked for, in order: what is on its direction, or refused.
     pub asked: Vec<AskedState>,
     /// What is to go behind that.
     pub waiting: Vec<WaitingState>,
@@ -181,9 +181,9 @@ impl Operations {
 
     /// The memory that is being read into.
     pub(crate) fn read_buffer(&self) -> Option<Buffer> {
-        match self.copying.as_ref()?.way {
-            Way::Read(buffer) => Some(buffer),
-            Way::Write(_) => None,
+        match self.copying.as_ref()?.direction {
+            Direction::Read(buffer) => Some(buffer),
+            Direction::Write(_) => None,
         }
     }
 
@@ -317,11 +317,11 @@ impl Exchange {
 
 impl Copying {
     fn save(&self) -> CopyingState {
-        let Self { slot, request, value, region, at, length, way, done } = *self;
+        let Self { slot, request, value, region, at, length, direction, done } = *self;
         let request = request.emit().to_vec();
-        let (buffer, offset) = match way {
-            Way::Read(buffer) => (Some(buffer), 0),
-            Way::Write(offset) => (None, offset),
+        let (buffer, offset) = match direction {
+            Direction::Read(buffer) => (Some(buffer), 0),
+            Direction::Write(offset) => (None, offset),
         };
         CopyingState { slot, request, value, region, at, length, done, buffer, offset }
     }
@@ -330,8 +330,8 @@ impl Copying {
         let CopyingState { slot, value, region, at, length, done, buffer, offset, .. } = saved;
         let request =
             Request::parse(&saved.request).map_err(|_| Invalid("a copy without its request"))?;
-        let way = buffer.map_or(Way::Write(offset), Way::Read);
-        Ok(Self { slot, request, value, region, at, length, way, done })
+        let direction = buffer.map_or(Direction::Write(offset), Direction::Read);
+        Ok(Self { slot, request, value, region, at, length, direction, done })
     }
 }
 

@@ -4,9 +4,9 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_base::{SlotState, Slots};
 use clearway_transport::{FlowKey, StreamKey};
 
-use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Stage};
+use super::{Bearer, CONNECTIONS_MAX, Connection, Connections, Local, Stage};
 use crate::operations::Exchange;
-use crate::state::{ConnectionState, LinkState};
+use crate::state::{BearerState, ConnectionState};
 
 /// More than any connection has had; sums do not overflow.
 const COUNT_MAX: u64 = 1 << 62;
@@ -30,10 +30,10 @@ impl Connections {
     }
 
     fn find_streams(&mut self) -> Result<(), Invalid> {
-        let streams = self.iter().filter_map(|(slot, it)| Some((it.link.parent()?, slot)));
+        let streams = self.iter().filter_map(|(slot, it)| Some((it.bearer.parent()?, slot)));
         self.streams = streams.collect();
         let is_connection = |parent: &u32| {
-            let parent = self.peek(*parent).and_then(|it| it.link.local());
+            let parent = self.peek(*parent).and_then(|it| it.bearer.local());
             parent.is_some_and(|it| it.parent.is_none())
         };
         let have_theirs = self.streams.iter().all(|(parent, _)| is_connection(parent));
@@ -45,10 +45,10 @@ impl Connection {
     fn save(&self) -> ConnectionState {
         ConnectionState {
             peer: self.peer,
-            link: match &self.link {
-                Link::Resolving => LinkState::Resolving,
-                Link::Flow(key) => LinkState::Flow(key.flow.id(), key.stream),
-                Link::Local(local) => LinkState::Local {
+            bearer: match &self.bearer {
+                Bearer::Resolving => BearerState::Resolving,
+                Bearer::Flow(key) => BearerState::Flow(key.flow.id(), key.stream),
+                Bearer::Local(local) => BearerState::Local {
                     peer: local.peer,
                     waiting: local.waiting.iter().copied().collect(),
                     held: local.held,
@@ -72,15 +72,15 @@ impl Connection {
 
     fn restore(saved: ConnectionState) -> Result<Self, Invalid> {
         ensure(saved.received <= COUNT_MAX, "more messages than can be counted")?;
-        let link = match saved.link {
-            LinkState::Resolving => Link::Resolving,
-            LinkState::Flow(id, stream) => {
-                Link::Flow(StreamKey { flow: FlowKey::of_id(id), stream })
+        let bearer = match saved.bearer {
+            BearerState::Resolving => Bearer::Resolving,
+            BearerState::Flow(id, stream) => {
+                Bearer::Flow(StreamKey { flow: FlowKey::of_id(id), stream })
             }
-            LinkState::Local { peer, waiting, held, is_closing: closing, ending, parent } => {
+            BearerState::Local { peer, waiting, held, is_closing: closing, ending, parent } => {
                 ensure(held <= COUNT_MAX, "more memory than there is")?;
                 let local = Local::to(peer, parent);
-                Link::Local(Local { waiting: waiting.into(), held, closing, ending, ..local })
+                Bearer::Local(Local { waiting: waiting.into(), held, closing, ending, ..local })
             }
         };
         let mut connection = Self {
@@ -92,7 +92,7 @@ impl Connection {
             is_untold: saved.is_untold,
             received: saved.received,
             exchange: saved.exchange.map(Exchange::restore).transpose()?.map(Box::new),
-            ..Self::new(saved.peer, link, saved.connecting)
+            ..Self::new(saved.peer, bearer, saved.connecting)
         };
         if saved.is_closing {
             connection.stage = Stage::Closing(saved.connecting);
