@@ -61,7 +61,7 @@ static void echo_clearway(clearway_channel *channel) {
     while ((code = clearway_next_event(channel, 0, &event)) == 0) {
         if (event.kind != CLEARWAY_EVENT_MESSAGE) continue;
         clearway_message *message = &event.message;
-        /* Without waiting: a peer that does not read its answers loses them, and holds up nobody. */
+        /* Without waiting: a peer that reads no answers loses them, and holds up nobody. */
         clearway_send(channel, message->connection, message->data, message->length, 0);
         clearway_release(channel, message);
     }
@@ -80,7 +80,7 @@ int main(int argc, char **words) {
     watch(epoll, doorbell);
     for (;;) {
         struct epoll_event events[EVENTS];
-        /* Armed, the channel makes its descriptor readable; if something is there already, do not wait. */
+        /* Armed, the channel makes its descriptor readable; if there is something, do not wait. */
         int patience = check(clearway_arm(channel)) ? -1 : 0;
         int count = epoll_wait(epoll, events, EVENTS, patience);
         check(clearway_disarm(channel));

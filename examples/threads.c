@@ -17,7 +17,9 @@ static void *greet(void *name) {
     uint64_t connection;
     char answer[120];
     int64_t result = clearway_attach(name, NULL, &channel);
-    if (result == 0) result = clearway_connect(channel, server, PORT, CLEARWAY_FOREVER, &connection);
+    if (result == 0) {
+        result = clearway_connect(channel, server, PORT, CLEARWAY_FOREVER, &connection);
+    }
     for (int round = 0; round < ROUNDS && result >= 0; round++) {
         result = clearway_send(channel, connection, name, strlen(name), CLEARWAY_FOREVER);
         if (result == 0)

@@ -48,7 +48,11 @@ pub struct VifCommand {
     #[command(flatten)]
     timing: Timing,
     /// Flows that frames are of, in turn.
-    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=i64::from(flows::FLOWS_MAX)))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = value_parser!(u16).range(1..=i64::from(flows::FLOWS_MAX))
+    )]
     flows: u16,
     /// Print JSON instead of a table.
     #[arg(long)]

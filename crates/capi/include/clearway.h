@@ -1208,11 +1208,11 @@ int clearway_set_priority(struct clearway_channel *channel,
 
 /**
  * Whether connections that are opened from now on share their way through the network (1), or
- * have one each (0, as at first). All of this user's to one port of a host share one, as streams of
- * a connection do, and each has messages, order, credit and an end of its own: many cost less so.
- * They share what is lost, and how much may be sent at a time. A peer of an older release shares
- * none: they then have one each. Such a connection has no streams and no one-sided operations, and
- * clearway_set_silence means nothing to it. Returns 0 or a negative error code.
+ * have one each (0, as at first). All of this user's to one port of a host share one, as streams
+ * of a connection do, and each has messages, order, credit and an end of its own: many cost less
+ * so. They share what is lost, and how much may be sent at a time. A peer of an older release
+ * shares none: they then have one each. Such a connection has no streams and no one-sided
+ * operations, and clearway_set_silence means nothing to it. Returns 0 or a negative error code.
  */
 int clearway_share_flows(struct clearway_channel *channel, int are_shared);
 

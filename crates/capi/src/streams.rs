@@ -98,11 +98,11 @@ pub unsafe extern "C" fn clearway_set_priority(
 }
 
 /// Whether connections that are opened from now on share their way through the network (1), or
-/// have one each (0, as at first). All of this user's to one port of a host share one, as streams of
-/// a connection do, and each has messages, order, credit and an end of its own: many cost less so.
-/// They share what is lost, and how much may be sent at a time. A peer of an older release shares
-/// none: they then have one each. Such a connection has no streams and no one-sided operations, and
-/// clearway_set_silence means nothing to it. Returns 0 or a negative error code.
+/// have one each (0, as at first). All of this user's to one port of a host share one, as streams
+/// of a connection do, and each has messages, order, credit and an end of its own: many cost less
+/// so. They share what is lost, and how much may be sent at a time. A peer of an older release
+/// shares none: they then have one each. Such a connection has no streams and no one-sided
+/// operations, and clearway_set_silence means nothing to it. Returns 0 or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

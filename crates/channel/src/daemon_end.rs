@@ -207,8 +207,8 @@ impl DaemonEnd {
     }
 
     /// The app's next command. The extent of a `Send`, `SendFrames` or `TcpSend` lies in the
-    /// transmit pool; ids of connections, interfaces and buffers are as the app wrote them. After a violation, the
-    /// same again.
+    /// transmit pool; ids of connections, interfaces and buffers are as the app wrote them. After a
+    /// violation, the same again.
     #[inline]
     pub fn next_command(&mut self) -> Result<Option<Command>, Violation> {
         if let Some(violation) = self.violation {

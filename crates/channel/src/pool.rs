@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Small cells are the common path: a few loads and stores, no search. What was freed last is kept
-//! in front of the slabs ("magazines", Bonwick and Adams, 2001), which do not hear of it. Buddies join as soon as
-//! they are free, and a slab goes back when its last cell does (but for one per size), so no
-//! operation takes longer than a walk over the thirty or so sizes.
+//! in front of the slabs ("magazines", Bonwick and Adams, 2001), which do not hear of it. Buddies
+//! join as soon as they are free, and a slab goes back when its last cell does (but for one per
+//! size), so no operation takes longer than a walk over the thirty or so sizes.
 
 use core::fmt;
 

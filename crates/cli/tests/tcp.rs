@@ -1,6 +1,6 @@
-//! TCP end to end: an app at a real daemon on one end of a veth pair, the Linux kernel on the other.
-//! The kernel of the daemon's own namespace neither answers for the app's ports nor resets them.
-//! Needs root for the namespaces.
+//! TCP end to end: an app at a real daemon on one end of a veth pair, the Linux kernel on the
+//! other. The kernel of the daemon's own namespace neither answers for the app's ports nor resets
+//! them. Needs root for the namespaces.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! TCP between apps of real daemons that are joined by memif, and between two apps of one; apps that
-//! are killed.
+//! TCP between apps of real daemons that are joined by memif, and between two apps of one; apps
+//! that are killed.
 
 mod support;
 

@@ -203,9 +203,10 @@ impl Vifs {
         Ok(number)
     }
 
-    /// The same for a TCP port: whose it is, who may send from it and where its frames go is as with
-    /// an interface of the same filters; but it is the engine's TCP that has it. If it `is_shared`,
-    /// other apps of the same user, which say so, too, can have it besides, at the same engine.
+    /// The same for a TCP port: whose it is, who may send from it and where its frames go is as
+    /// with an interface of the same filters; but it is the engine's TCP that has it. If it
+    /// `is_shared`, other apps of the same user, which say so, too, can have it besides, at the
+    /// same engine.
     ///
     /// # Errors
     /// As [`open`](Self::open); and if others share it at another engine.

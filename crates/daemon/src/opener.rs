@@ -9,9 +9,9 @@
 //!
 //! It keeps the capabilities that bringing an eBPF program to an interface takes, and does nothing
 //! else with them. What it does it does to what the configuration names, as it reads it itself:
-//! the daemon says which NIC of that, and neither an interface nor a path. So a daemon that has been
-//! taken over gets what its own NICs are made of, and nothing more. All else of opening a NIC, the
-//! daemon does.
+//! the daemon says which NIC of that, and neither an interface nor a path. So a daemon that has
+//! been taken over gets what its own NICs are made of, and nothing more. All else of opening a NIC,
+//! the daemon does.
 
 mod serve;
 

@@ -221,8 +221,8 @@ impl Engine {
             .collect()
     }
 
-    /// The engines of a NIC that comes to a host later, whose engines have these controls, and whose
-    /// NICs have these engines and networks. Where apps listen, they have to be told.
+    /// The engines of a NIC that comes to a host later, whose engines have these controls, and
+    /// whose NICs have these engines and networks. Where apps listen, they have to be told.
     ///
     /// # Panics
     /// If there is no engine, or more than 64 in all.

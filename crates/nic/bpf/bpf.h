@@ -49,6 +49,6 @@ static long (*const bpf_xdp_load_bytes)(struct xdp_md *context, u32 at, void *to
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) type *name
 #define INLINE static __attribute__((always_inline)) inline
-/* The verifier looks at such a function once, whatever it is called with, instead of once for every way
- * that leads to a call. What it is called with is unknown to it: pointers may be null. */
+/* The verifier looks at such a function once, whatever it is called with, instead of once for every
+ * way that leads to a call. What it is called with is unknown to it: pointers may be null. */
 #define VERIFIED_ALONE __attribute__((noinline))

@@ -1,11 +1,11 @@
-/* The digest of a frame, word for word that of `clearway_wire::digest`, which says what it is and why;
- * a test compares the two. What comes first in nearly every packet is read in place, the rest (IPv4
- * options, IPv6 extension headers) through a helper: without CAP_PERFMON the verifier lets nobody add
- * a variable to a packet pointer.
+/* The digest of a frame, word for word that of `clearway_wire::digest`, which says what it is and
+ * why; a test compares the two. What comes first in nearly every packet is read in place, the rest
+ * (IPv4 options, IPv6 extension headers) through a helper: without CAP_PERFMON the verifier lets
+ * nobody add a variable to a packet pointer.
  *
  * The eighth word is not the one that `clearway_wire` has there, which is not for patterns: it has
- * what a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4), so that those about
- * the kernel's addresses stay with the kernel. */
+ * what a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4), so that those
+ * about the kernel's addresses stay with the kernel. */
 #pragma once
 
 #include "bpf.h"
@@ -93,7 +93,8 @@ INLINE u32 header_bytes(u32 protocol)
 	}
 }
 
-/* What is known beyond the IP headers of a packet that ends at `end`. Its transport header is at `at`. */
+/* What is known beyond the IP headers of a packet that ends at `end`. Its transport header is at
+ * `at`. */
 INLINE u64 layer(u32 first_bytes, u32 at, u32 end, u32 protocol, u32 icmp)
 {
 	u32 needed = protocol == icmp ? 4 : header_bytes(protocol);
@@ -175,8 +176,8 @@ INLINE int is_extension(u32 next_header)
 	       next_header == DESTINATION_OPTIONS;
 }
 
-/* Follows the extension headers, of which the first is `next_header`; what the first word of the digest
- * says of them and of what comes behind. */
+/* Follows the extension headers, of which the first is `next_header`; what the first word of the
+ * digest says of them and of what comes behind. */
 VERIFIED_ALONE u64 extensions(CONTEXT *context, u32 at, u32 end, u32 next_header)
 {
 	u32 start = at, fragment_seen = 0;
@@ -212,9 +213,9 @@ VERIFIED_ALONE u64 extensions(CONTEXT *context, u32 at, u32 end, u32 next_header
 	return word | (u64)next_header << 24 | (u64)LAYER_UNINTELLIGIBLE << 16;
 }
 
-/* What a neighbour solicitation or advertisement right behind the IPv6 header is about: RFC 4861 has no
- * others, since nodes drop those with fragment headers (RFC 6980). Folded into one word: the group
- * or the address that it went to says more. */
+/* What a neighbour solicitation or advertisement right behind the IPv6 header is about: RFC 4861
+ * has no others, since nodes drop those with fragment headers (RFC 6980). Folded into one word: the
+ * group or the address that it went to says more. */
 INLINE u64 neighbour_target(const struct frame *frame, const void *icmp, u32 length)
 {
 	if (length < NEIGHBOUR_BYTES || icmp + NEIGHBOUR_BYTES > frame->end)
@@ -225,8 +226,8 @@ INLINE u64 neighbour_target(const struct frame *frame, const void *icmp, u32 len
 	return u64_at(icmp, 8) ^ u64_at(icmp, 16);
 }
 
-/* True for a neighbour advertisement, unless it is right behind the IPv6 header, where `icmp` is then,
- * and about the packet's source. */
+/* True for a neighbour advertisement, unless it is right behind the IPv6 header, where `icmp` is
+ * then, and about the packet's source. */
 INLINE int advertises_another(const struct frame *frame, const void *icmp, u32 length, int at_once,
 			      const struct digest *digest)
 {

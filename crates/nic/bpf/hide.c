@@ -1,4 +1,5 @@
-/* Hides from the kernel's stack the frames that a pattern matches and that packet sockets have seen.
+/* Hides from the kernel's stack the frames that a pattern matches and that packet sockets have
+ * seen.
  *
  *   frame ─▶ XDP (steer.c, if it is there) ─▶ packet sockets ─▶ here ─┬─ a pattern matches ─▶ dropped
  *                                                                     └─ none does ─▶ the kernel

@@ -1,9 +1,9 @@
 /* Which frames are ours: those that a pattern matches.
  *
  * Patterns are grouped by mask, because a hash table finds one of any number of values in the same
- * time. A group knows which bits all of its values have in common: most frames differ there from most
- * groups, and are spared the hash table. A group of one value has all bits in common, and needs no
- * table at all.
+ * time. A group knows which bits all of its values have in common: most frames differ there from
+ * most groups, and are spared the hash table. A group of one value has all bits in common, and
+ * needs no table at all.
  *
  * The groups in use are one value of `groups`, which is replaced as a whole: a frame sees all of a
  * change or nothing of it. `src/ebpf/patterns.rs` makes the changes and has the same layouts. */

@@ -1,4 +1,5 @@
-/* Gives the frames that a pattern matches to AF_XDP sockets and leaves everything else to the kernel.
+/* Gives the frames that a pattern matches to AF_XDP sockets and leaves everything else to the
+ * kernel.
  *
  * It runs for every frame that the interface receives, before the kernel's stack does:
  *
@@ -8,10 +9,10 @@
  * Nothing is dropped here, ever.
  *
  * Where the kernel has made packets of frames before (generic mode), some are super-frames: several
- * packets in one, which it would part for whoever takes no such, but not for us. Nothing here says which.
- * But all of them are longer than a frame, or have no checksum yet but the sum over the pseudo header,
- * which is left to whoever parts them. These go on, to a packet socket of ours that is told more, and
- * then no further (hide.c).
+ * packets in one, which it would part for whoever takes no such, but not for us. Nothing here says
+ * which. But all of them are longer than a frame, or have no checksum yet but the sum over the
+ * pseudo header, which is left to whoever parts them. These go on, to a packet socket of ours that
+ * is told more, and then no further (hide.c).
  *
  * The file needs no kernel or libbpf header: the few structures are the stable kernel and wire
  * formats, written down where they are used.
@@ -55,9 +56,9 @@ INLINE u64 sum_of(u64 word)
 	return (word >> 48) + (word >> 32 & 0xffff) + (word >> 16 & 0xffff) + (word & 0xffff);
 }
 
-/* True if the checksum of UDP or TCP is the sum over the pseudo header (RFC 768, RFC 9293, section 3.1;
- * RFC 8200, section 8.1), which a right one is once in 65,536 times. Headers with options are not
- * looked at: super-frames that have such and are as short as a frame are not found. */
+/* True if the checksum of UDP or TCP is the sum over the pseudo header (RFC 768, RFC 9293, section
+ * 3.1; RFC 8200, section 8.1), which a right one is once in 65,536 times. Headers with options are
+ * not looked at: super-frames that have such and are as short as a frame are not found. */
 INLINE int is_unfinished(struct xdp_md *context, const struct digest *digest)
 {
 	u64 word = digest->words[0], sum = sum_of(digest->words[3]);

@@ -78,7 +78,12 @@ pub struct ClassifyCommand {
     #[arg(long, conflicts_with_all = ["sets", "rules", "exact", "json"])]
     generate: Option<String>,
     /// As many rules.
-    #[arg(long, requires = "generate", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        requires = "generate",
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     count: u32,
     /// Another seed makes other rules.
     #[arg(long, requires = "generate", default_value_t = 1)]

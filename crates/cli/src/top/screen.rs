@@ -59,7 +59,8 @@ impl Screen {
     }
 }
 
-/// The whole screen. Serial consoles do not say how large it is: it then is taken for the usual one.
+/// The whole screen. Serial consoles do not say how large it is: it then is taken for the usual
+/// one.
 fn viewport((columns, rows): (u16, u16)) -> Viewport {
     match (columns, rows) {
         (0, _) | (_, 0) => Viewport::Fixed(Rect::new(0, 0, 80, 24)),

@@ -19,11 +19,11 @@
 //! Numbers are in the machine's own order. The last values are in the second copy if the sequence
 //! is odd, in the first if it is even; the next go to the other one. So a reader has values of one
 //! moment if the sequence is the same before and after, and a daemon that is stopped or killed
-//! while it writes leaves the last ones behind as they were. When engines come while the daemon runs,
-//! another description is added at the end, with room for its values, and then the header is that
-//! of these: who has read another header reads it again. It holds a lock (flock(2)) on the file
-//! as long as it lives, however it ends: a reader who can get a shared one knows that it is dead.
-//! One that ends in good order removes the file.
+//! while it writes leaves the last ones behind as they were. When engines come while the daemon
+//! runs, another description is added at the end, with room for its values, and then the header is
+//! that of these: who has read another header reads it again. It holds a lock (flock(2)) on the
+//! file as long as it lives, however it ends: a reader who can get a shared one knows that it is
+//! dead. One that ends in good order removes the file.
 //!
 //! The file is written by `pwrite`, from boards in the daemon's own memory, by a thread on which
 //! nobody depends: an engine that wrote into a file's page might wait for its disk, and would die

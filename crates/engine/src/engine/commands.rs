@@ -37,8 +37,8 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// Most commands lead to completions. An app that goes on asking without ever reading them
-    /// finds its own ring full in the end. Returns how many, and whether messages wait for memory of
-    /// this app.
+    /// finds its own ring full in the end. Returns how many, and whether messages wait for memory
+    /// of this app.
     #[inline]
     fn take_command_burst(&mut self, now: Time, id: u32) -> (usize, bool) {
         let (mut taken, mut known) = (0, None);

@@ -1,6 +1,6 @@
-/* What the dpdk driver needs of DPDK and cannot call from Rust: functions that are static inline, and
- * structures whose layout differs from one version to the next. Decides nothing. The declarations for
- * Rust are in sys.rs, and have to agree with what is here. */
+/* What the dpdk driver needs of DPDK and cannot call from Rust: functions that are static inline,
+ * and structures whose layout differs from one version to the next. Decides nothing. The
+ * declarations for Rust are in sys.rs, and have to agree with what is here. */
 
 #include <sched.h>
 #include <string.h>
@@ -118,8 +118,8 @@ int clearway_dpdk_set_mtu(uint16_t port, uint16_t mtu)
     return rte_eth_dev_set_mtu(port, mtu);
 }
 
-/* A pool of mbufs, each with room for a whole frame; not less than the usual size, because some devices
- * take no smaller buffers. */
+/* A pool of mbufs, each with room for a whole frame; not less than the usual size, because some
+ * devices take no smaller buffers. */
 struct rte_mempool *clearway_dpdk_pool(const char *name, uint16_t port, uint32_t mbufs,
                                        uint32_t cached, uint16_t frame_bytes)
 {
@@ -151,8 +151,8 @@ static void pass(void *passed)
     __atomic_store_n((int *)passed, 1, __ATOMIC_RELEASE);
 }
 
-/* Waits until DPDK's interrupt thread has done what it was doing. Devices such as net_memif tear down
- * a link there when the peer goes, without a lock against being closed meanwhile. */
+/* Waits until DPDK's interrupt thread has done what it was doing. Devices such as net_memif tear
+ * down a link there when the peer goes, without a lock against being closed meanwhile. */
 static void settle(void)
 {
     int passed = 0;
@@ -184,7 +184,8 @@ int clearway_dpdk_link_is_up(uint16_t port)
     return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-/* Frames that the port dropped for want of descriptors or of mbufs, or because they were damaged. */
+/* Frames that the port dropped for want of descriptors or of mbufs, or because they were
+ * damaged. */
 uint64_t clearway_dpdk_missed(uint16_t port)
 {
     struct rte_eth_stats stats;
@@ -200,8 +201,8 @@ static int is_usable(struct rte_mbuf *mbuf, uint32_t frame_bytes_max)
     return rte_pktmbuf_is_contiguous(mbuf) || rte_pktmbuf_linearize(mbuf) == 0;
 }
 
-/* Receives up to `count` frames, at most BURST_FRAMES. Those that cannot be used are freed, and added
- * to `*dropped`. */
+/* Receives up to `count` frames, at most BURST_FRAMES. Those that cannot be used are freed, and
+ * added to `*dropped`. */
 uint16_t clearway_dpdk_receive(uint16_t port, uint16_t queue, uint16_t count,
                                uint32_t frame_bytes_max, struct rte_mbuf **mbufs,
                                struct clearway_frame *frames, uint64_t *dropped)

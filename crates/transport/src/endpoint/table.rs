@@ -30,8 +30,8 @@ pub(super) struct Slot {
     /// The flow stands in `ready`.
     pub(super) is_ready: bool,
     /// What the flow has said of its timers, unless it stands in `ready`: when it waits for the
-    /// next, or before that. Most alarms ring too early, since deadlines move away: with many flows they had better not fetch them from memory
-    /// to find that out.
+    /// next, or before that. Most alarms ring too early, since deadlines move away: with many flows
+    /// they had better not fetch them from memory to find that out.
     deadline: Time,
     alarms: Alarms,
 }

@@ -38,9 +38,9 @@ impl Flow {
         own.min(recovery).min(self.acks.due()).min(paced).min(waits)
     }
 
-    /// After [`Outcome::Received`]: when [`Flow::handle_timeout`] is to be called, if before that it
-    /// was not to be called before `known`; maybe too early, but less work to find out. `None` if
-    /// there is no such short way: what is in flight is waited for as long as the new round trip
+    /// After [`Outcome::Received`]: when [`Flow::handle_timeout`] is to be called, if before that
+    /// it was not to be called before `known`; maybe too early, but less work to find out. `None`
+    /// if there is no such short way: what is in flight is waited for as long as the new round trip
     /// says.
     #[inline]
     pub(crate) fn timeout_after(&self, known: Time) -> Option<Time> {

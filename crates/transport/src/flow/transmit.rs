@@ -137,8 +137,8 @@ impl Flow {
         false
     }
 
-    /// Writes the next packet (a UDP payload), which [`Flow::wants`] has just promised, into `bytes`
-    /// and returns its length; 0 if there is none after all. `bytes` has to have room for
+    /// Writes the next packet (a UDP payload), which [`Flow::wants`] has just promised, into
+    /// `bytes` and returns its length; 0 if there is none after all. `bytes` has to have room for
     /// `config.packet_bytes_max`.
     pub(crate) fn poll_transmit(
         &mut self,
