@@ -7,6 +7,7 @@
 //! What comes is read where the daemon put it ([`Channel::tcp_recv_buffer`]), or copied from there.
 
 mod opening;
+mod own_ports;
 mod receiving;
 mod sending;
 mod stream;
@@ -22,6 +23,7 @@ use clearway_channel::{
 
 use crate::vif::IdHasher;
 use crate::{Channel, ConnectionId, Error, Event, Token};
+use own_ports::OwnPorts;
 pub use receiving::TcpBytes;
 pub use stream::{Tcp, TcpListener, TcpStream};
 
@@ -134,6 +136,8 @@ struct Connection {
     local: SocketAddr,
     peer: SocketAddr,
     port: TcpPortId,
+    /// The port was chosen for it among the channel's own.
+    is_own_port: bool,
     /// Sends that are not finished, oldest first, and how many are, as the daemon counts.
     outstanding: VecDeque<Extent>,
     sent: u32,
@@ -159,7 +163,7 @@ pub(crate) struct Sockets {
     connections: HashMap<u64, Connection, BuildHasherDefault<IdHasher>>,
     ports: HashMap<TcpPortId, TcpPort>,
     /// Those of them that were taken for connecting, to whomever.
-    own_ports: Vec<TcpPortId>,
+    own_ports: OwnPorts,
     /// Opened by peers, and not accepted.
     accepted: VecDeque<(TcpPortId, TcpId)>,
     /// Attempts to connect: where from and where to, and what came of it.
@@ -176,6 +180,8 @@ pub(crate) struct Sockets {
 #[derive(Debug)]
 struct Attempt {
     port: TcpPortId,
+    /// The port was chosen for it among the channel's own.
+    is_own_port: bool,
     peer: SocketAddr,
     outcome: Option<Result<TcpId, Code>>,
     is_abandoned: bool,
@@ -187,6 +193,7 @@ impl Connection {
             local,
             peer,
             port,
+            is_own_port: false,
             outstanding: VecDeque::new(),
             sent: 0,
             unacknowledged: 0,
@@ -225,6 +232,21 @@ impl Sockets {
     /// The connection, unless the app has let go of it.
     fn find_open(&mut self, id: TcpId) -> Option<&mut Connection> {
         self.find(id).filter(|connection| !connection.is_closing)
+    }
+
+    /// A connection is over, and the app has let go of it.
+    fn remove(&mut self, id: TcpId) {
+        let removed = self.connections.remove(&id.0);
+        if let Some(over) = removed.filter(|connection| connection.is_own_port) {
+            self.own_ports.give_back(over.port, over.peer);
+        }
+    }
+
+    /// An attempt is over that has led to no connection.
+    fn has_failed(&mut self, attempt: &Attempt) {
+        if attempt.is_own_port {
+            self.own_ports.give_back(attempt.port, attempt.peer);
+        }
     }
 
     fn note_change(&mut self, id: TcpId) {
@@ -353,7 +375,7 @@ impl Channel {
         let is_over = connection.end.is_some();
         received.into_iter().for_each(|bytes| self.end.release(bytes));
         if is_over {
-            self.tcp.connections.remove(&id.0);
+            self.tcp.remove(id);
         }
         Ok(())
     }
@@ -425,7 +447,7 @@ impl Channel {
         let outstanding = std::mem::take(&mut connection.outstanding);
         connection.unacknowledged = 0;
         if connection.is_closing {
-            self.tcp.connections.remove(&id.0);
+            self.tcp.remove(id);
         }
         let sends = outstanding.len() as u32;
         outstanding.into_iter().for_each(|extent| self.end.free(extent));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
 use clearway_channel::{Code, Command};
 
-use super::{Attempt, Connection, SEND_PARTS, Sockets, TcpId, TcpPort, TcpPortId, ended};
+use super::{Attempt, Connection, SEND_PARTS, TcpId, TcpPort, TcpPortId, ended};
 use crate::address::{ListenAddress, ToPeers};
 use crate::session::unexpected;
 use crate::{Awaited, Channel, Error, Token, VifId};
@@ -159,20 +159,14 @@ impl Channel {
         }
     }
 
-    /// A port that was taken for connecting, from which there is no connection to this peer.
+    /// A port of the channel's own from which there is no connection to this peer.
     fn tcp_free_port(&mut self, peer: SocketAddr) -> Result<TcpPortId, Error> {
-        let Sockets { connections, attempts, own_ports, .. } = &self.tcp;
-        let is_free = |port: &&TcpPortId| {
-            let is_it = |at: TcpPortId, to: SocketAddr| at == **port && to == peer;
-            !connections.values().any(|one| is_it(one.port, one.peer))
-                && !attempts.values().any(|one| is_it(one.port, one.peer))
-        };
-        if let Some(port) = own_ports.iter().find(is_free) {
-            return Ok(*port);
+        if let Some(port) = self.tcp.own_ports.take(peer) {
+            return Ok(port);
         }
         let port = self.tcp_bind(0)?.id;
-        self.tcp.own_ports.push(port);
-        Ok(port)
+        self.tcp.own_ports.add(port);
+        Ok(self.tcp.own_ports.take(peer).unwrap_or(port))
     }
 
     /// Begins to open a connection, as [`tcp_connect`](Self::tcp_connect) does;
@@ -183,12 +177,13 @@ impl Channel {
         port: Option<TcpPortId>,
         peer: SocketAddr,
     ) -> Result<Token, Error> {
-        let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
         self.make_room_for_command()?;
+        let is_own_port = port.is_none();
+        let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
         self.token_next += 1;
         let token = Token::from_u64(self.token_next);
         self.submit(&Command::TcpConnect { token: self.token_next, port: port.0, peer });
-        let attempt = Attempt { port, peer, outcome: None, is_abandoned: false };
+        let attempt = Attempt { port, is_own_port, peer, outcome: None, is_abandoned: false };
         self.tcp.attempts.insert(token, attempt);
         Ok(token)
     }
@@ -197,7 +192,11 @@ impl Channel {
     pub fn tcp_take_outcome(&mut self, token: Token) -> Option<Result<TcpId, Code>> {
         let at = self.tcp.decided.iter().position(|decided| *decided == token)?;
         self.tcp.decided.remove(at);
-        self.tcp.attempts.remove(&token)?.outcome
+        let attempt = self.tcp.attempts.remove(&token)?;
+        if let Some(Err(_)) = attempt.outcome {
+            self.tcp.has_failed(&attempt);
+        }
+        attempt.outcome
     }
 
     pub(super) fn tcp_accepted(&mut self, port: TcpPortId, id: TcpId, peer: SocketAddr) {
@@ -213,11 +212,12 @@ impl Channel {
         let send_buffer = self.tcp_send_buffer_bytes();
         let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return self.tcp_refuse(id) };
         if attempt.is_abandoned {
-            self.tcp.attempts.remove(&token);
+            self.tcp_forget_attempt(token);
             return self.tcp_refuse(id);
         }
         attempt.outcome = Some(Ok(id));
         let connection = Connection::new(local, attempt.peer, attempt.port, send_buffer);
+        let connection = Connection { is_own_port: attempt.is_own_port, ..connection };
         self.tcp.decided.push_back(token);
         self.tcp.connections.insert(id.0, connection);
         self.tcp.note_change(id);
@@ -229,15 +229,18 @@ impl Channel {
     }
 
     pub(super) fn tcp_failed(&mut self, token: Token, code: Code) {
-        match self.tcp.attempts.get_mut(&token) {
-            Some(attempt) if attempt.is_abandoned => {
-                self.tcp.attempts.remove(&token);
-            }
-            Some(attempt) => {
-                attempt.outcome = Some(Err(code));
-                self.tcp.decided.push_back(token);
-            }
-            None => {}
+        let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return };
+        if attempt.is_abandoned {
+            return self.tcp_forget_attempt(token);
+        }
+        attempt.outcome = Some(Err(code));
+        self.tcp.decided.push_back(token);
+    }
+
+    /// Nobody waits for what comes of an attempt, and that is known, or nothing comes of it.
+    fn tcp_forget_attempt(&mut self, token: Token) {
+        if let Some(attempt) = self.tcp.attempts.remove(&token) {
+            self.tcp.has_failed(&attempt);
         }
     }
 
@@ -271,7 +274,7 @@ impl Channel {
         if self.tcp.ports.remove(&port).is_some() {
             self.tcp.lost_ports.push_back((port, code));
         }
-        self.tcp.own_ports.retain(|own| *own != port);
+        self.tcp.own_ports.remove(port);
     }
 
     /// Why a connection that is over is so.
