@@ -17,7 +17,8 @@
 //!                │             │              ├─ snd ── scoreboard ── rack, tlp, frto
 //!                │             │              └─ rto, prr, cc, timestamps, ecn, mtu, search, timers
 //!                ├── listen: half-open connections, cookies
-//!                └── time_wait
+//!                ├── time_wait
+//!                └── deadlines: when each is to be looked at
 //! ```
 //!
 //! Reading order: `stack` (whose a segment is), `connection` and its parts, in the order of the
@@ -27,6 +28,7 @@
 mod ack;
 mod config;
 mod connection;
+mod deadlines;
 mod ecn;
 mod event;
 mod extent;

@@ -11,13 +11,14 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use clearway_base::{Random, SECOND, Time, TimerWheel, counters};
+use clearway_base::{Random, SECOND, Time, counters};
 use clearway_wire::tcp::{Flags, Options, Repr};
 
 use crate::config::{Config, IpFields, Settings};
 use crate::connection::{
     Arrival, Connecting, Connection, IcmpError, Info, Refused, Reply, Status, Transmit,
 };
+use crate::deadlines::Deadlines;
 use crate::event::Readiness;
 use crate::extent::{Extent, Memory};
 use crate::isn::Secret;
@@ -143,7 +144,7 @@ enum Entry {
 #[derive(Debug)]
 struct Slot {
     connection: Connection,
-    /// By when the wheel will name it.
+    /// By when it is looked at: no later than its next deadline.
     armed: Time,
     /// It waits in `ready`, in `changed`.
     is_ready: bool,
@@ -183,12 +184,14 @@ impl Slot {
         }
     }
 
-    /// Sets the wheel if the next deadline is earlier than what it is set to.
+    /// Has it looked at by its next deadline. One that has moved away, as most do, costs nothing
+    /// until the one before it is due.
     #[inline]
-    fn arm(&mut self, key: Key, wheel: &mut TimerWheel) {
+    fn arm(&mut self, key: Key, deadlines: &mut Deadlines) {
         let deadline = self.connection.next_timeout();
         if deadline < self.armed {
-            self.armed = wheel.set(key.index, deadline);
+            self.armed = deadline;
+            deadlines.set(key.index, deadline);
         }
     }
 
@@ -201,9 +204,6 @@ impl Slot {
 
 /// Where a listener is: one address or several, and a port.
 type Place = (Option<u128>, u16);
-
-/// Timers of half-open connections have this bit, in the wheel that they share with others.
-const HALF_OPEN: u32 = 1 << 31;
 
 /// TCP, of one engine.
 #[derive(Debug)]
@@ -220,7 +220,9 @@ pub struct Stack {
     half_open_shares: Shares,
     time_waits: TimeWaits,
     ports: Ports,
-    wheel: TimerWheel,
+    /// Of connections, and of half-open ones.
+    deadlines: Deadlines,
+    half_open_deadlines: Deadlines,
     /// Connections that may have something to send, and that have something to tell.
     ready: VecDeque<Key>,
     changed: VecDeque<Key>,
@@ -228,7 +230,6 @@ pub struct Stack {
     /// Answers that belong to no connection.
     replies: VecDeque<Transmit>,
     resets: Resets,
-    due: Vec<(u32, Time)>,
     counters: Counters,
 }
 
@@ -242,6 +243,10 @@ struct Resets {
 /// Answers to strangers that wait for the queue: what does not fit is as if lost on the way.
 const REPLIES_MAX: usize = 256;
 
+/// Deadlines that are served at once: others wait meanwhile, however many connections were opened
+/// or closed at the same moment.
+const TIMEOUTS_PER_CALL: usize = 256;
+
 impl Stack {
     /// A stack without connections. `secret` is from the operating system's generator, and nobody
     /// else's; `seed` need not be secret.
@@ -252,20 +257,20 @@ impl Stack {
             secret: Secret::new(secret),
             random: Random::new(seed),
             table: HashMap::with_hasher(hashing),
-            connections: Slab::new(config.connections_max.min(HALF_OPEN - 1)),
+            connections: Slab::new(config.connections_max),
             listeners: Slab::new(u32::from(u16::MAX)),
             listening: BTreeMap::new(),
             half_open: Slab::new(config.half_open_max),
             half_open_shares: Shares::default(),
             time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_ns),
             ports: Ports::new(config.ports),
-            wheel: TimerWheel::new(now),
+            deadlines: Deadlines::default(),
+            half_open_deadlines: Deadlines::default(),
             ready: VecDeque::new(),
             changed: VecDeque::new(),
             acceptable: VecDeque::new(),
             replies: VecDeque::new(),
             resets: Resets { since: now, count: 0 },
-            due: Vec::new(),
             counters: Counters::default(),
             config,
         }
@@ -664,6 +669,12 @@ impl Stack {
             && self.acceptable.is_empty()
     }
 
+    /// Deadlines that are kept.
+    #[cfg(test)]
+    pub(crate) fn deadlines(&self) -> usize {
+        self.deadlines.len() + self.half_open_deadlines.len()
+    }
+
     /// What is counted.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
@@ -713,7 +724,7 @@ impl Stack {
         slot.mark_ready(key, &mut self.ready);
         if reply == Reply::Nothing && !slot.connection.state().is_over() {
             slot.mark_changed(key, &mut self.changed);
-            return slot.arm(key, &mut self.wheel);
+            return slot.arm(key, &mut self.deadlines);
         }
         if reply == Reply::Reset {
             self.reply_reset(now, arrival);
@@ -738,29 +749,28 @@ impl Stack {
         self.settle(now, key);
     }
 
-    /// Does what is due.
+    /// Does what is due, of each kind so much at most: the rest stays due.
     pub fn handle_timeouts(&mut self, now: Time) {
-        let mut due = core::mem::take(&mut self.due);
-        self.wheel.advance(now, |key, name| due.push((key, name)));
-        for (index, name) in due.drain(..) {
-            if index & HALF_OPEN != 0 {
-                self.on_half_open_timeout(now, index & !HALF_OPEN);
-            } else {
-                self.on_timeout(now, index, name);
-            }
+        for _ in 0..TIMEOUTS_PER_CALL {
+            let Some(index) = self.deadlines.pop_due(now) else { break };
+            self.on_timeout(now, index);
         }
-        self.due = due;
-        while let Some(tuple) = self.time_waits.pop_due(now) {
+        for _ in 0..TIMEOUTS_PER_CALL {
+            let Some(index) = self.half_open_deadlines.pop_due(now) else { break };
+            self.on_half_open_timeout(now, index);
+        }
+        for _ in 0..TIMEOUTS_PER_CALL {
+            let Some(tuple) = self.time_waits.pop_due(now) else { break };
             self.table.remove(&tuple);
         }
     }
 
-    fn on_timeout(&mut self, now: Time, index: u32, name: Time) {
+    fn on_timeout(&mut self, now: Time, index: u32) {
         let Some(key) = self.connections.key_at(index) else {
             return;
         };
-        let Some(slot) = self.connections.get_mut(key).filter(|slot| slot.armed == name) else {
-            return; // set for an earlier deadline since, or for another connection
+        let Some(slot) = self.connections.get_mut(key) else {
+            return;
         };
         slot.armed = Time::MAX;
         if slot.connection.next_timeout() <= now {
@@ -773,8 +783,8 @@ impl Stack {
     /// When [`Stack::handle_timeouts`] is to be called.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
-        let waiting = self.time_waits.next_timeout();
-        self.wheel.next_deadline().map_or(waiting, |next| next.min(waiting))
+        let of_connections = self.deadlines.earliest().min(self.half_open_deadlines.earliest());
+        of_connections.min(self.time_waits.next_timeout())
     }
 
     // What leaves.
@@ -811,8 +821,9 @@ impl Stack {
                 slot.is_ready = false;
                 if slot.is_forgotten {
                     self.connections.remove(key);
+                    self.deadlines.remove(key.index);
                 } else {
-                    slot.arm(key, &mut self.wheel);
+                    slot.arm(key, &mut self.deadlines);
                 }
             }
             if transmit.is_some() {
@@ -871,7 +882,7 @@ impl Stack {
             change(&mut slot.connection);
             slot.mark_ready(key, &mut self.ready);
             slot.mark_changed(key, &mut self.changed);
-            slot.arm(key, &mut self.wheel);
+            slot.arm(key, &mut self.deadlines);
         }
     }
 
@@ -896,7 +907,7 @@ impl Stack {
         slot.mark_changed(key, &mut self.changed);
         let connection = &slot.connection;
         if !connection.state().is_over() {
-            return slot.arm(key, &mut self.wheel);
+            return slot.arm(key, &mut self.deadlines);
         }
         let tuple = Tuple::new(connection.local(), connection.remote());
         if self.table.get(&tuple) != Some(&Entry::Connection(key)) {

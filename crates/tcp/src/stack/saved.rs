@@ -2,7 +2,7 @@
 
 use clearway_base::Time;
 
-use super::{Entry, HALF_OPEN, Listener, Slot, Stack};
+use super::{Entry, Listener, Slot, Stack};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::listen::{HalfOpen, ListenSocket, Offer};
@@ -91,8 +91,7 @@ impl Stack {
             let connection = Connection::restore(now, saved)?;
             slots.push((key, Slot { is_offered, is_forgotten, ..Slot::new(connection) }));
         }
-        let most = self.config.connections_max.min(HALF_OPEN - 1);
-        let connections = Slab::restore(most, generation, slots);
+        let connections = Slab::restore(self.config.connections_max, generation, slots);
         self.connections = connections.ok_or(Invalid("two connections have one place"))?;
         let keys: Vec<Key> = self.connections().collect();
         for key in keys {
@@ -130,7 +129,7 @@ impl Stack {
         self.half_open_shares.enter(half_open.account);
         let timeout = half_open.timeout(&socket.settings);
         let key = self.half_open.insert(half_open).ok_or(Invalid("too many are half open"))?;
-        self.wheel.set(HALF_OPEN | key.index, timeout);
+        self.half_open_deadlines.set(key.index, timeout);
         self.name(half_open.tuple, Entry::HalfOpen(key))
     }
 }

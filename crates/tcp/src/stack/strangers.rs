@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use clearway_base::Time;
 use clearway_wire::tcp::Flags;
 
-use super::{Entry, HALF_OPEN, Listener, Stack};
+use super::{Entry, Listener, Stack};
 use crate::config::Cookies;
 use crate::connection::{Arrival, Connection};
 use crate::extent::Memory;
@@ -142,7 +142,7 @@ impl Stack {
         if let Some(key) = self.half_open.insert(half_open) {
             self.half_open_shares.enter(half_open.account);
             self.table.insert(tuple, Entry::HalfOpen(key));
-            self.wheel.set(HALF_OPEN | key.index, half_open.timeout(&settings));
+            self.half_open_deadlines.set(key.index, half_open.timeout(&settings));
             self.reply(reply);
         }
     }
@@ -298,6 +298,7 @@ impl Stack {
 
     fn drop_half_open(&mut self, key: Key) {
         if let Some(half_open) = self.half_open.remove(key) {
+            self.half_open_deadlines.remove(key.index);
             self.table.remove(&half_open.tuple);
             self.half_open_shares.leave(half_open.account);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {
@@ -316,8 +317,9 @@ impl Stack {
         let Some(socket) = self.listeners.get(half_open.listener) else {
             return self.drop_half_open(key);
         };
-        if half_open.timeout(&socket.settings) > now {
-            return;
+        let timeout = half_open.timeout(&socket.settings);
+        if timeout > now {
+            return self.half_open_deadlines.set(index, timeout); // its listener is set anew
         }
         let defer = socket.settings.defer_accept;
         if half_open.retries >= self.config.syn_ack_retries.max(defer) {
@@ -326,7 +328,7 @@ impl Stack {
         half_open.retries += 1;
         half_open.sent = now;
         let half_open = *half_open;
-        self.wheel.set(HALF_OPEN | index, half_open.timeout(&socket.settings));
+        self.half_open_deadlines.set(index, half_open.timeout(&socket.settings));
         if !half_open.is_deferred || half_open.retries >= defer {
             self.answer_again(now, &half_open);
         }

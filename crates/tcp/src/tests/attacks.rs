@@ -274,6 +274,61 @@ fn time_wait_is_bounded() {
     assert_eq!(in_time_wait(&host, 1).len(), 5);
 }
 
+/// What is due far from now is kept once for each connection: not each time that something nearer
+/// was due, as on a busy connection, and not each time that its app, or a stranger, asks.
+#[test]
+fn deadlines_are_bounded() {
+    let mut script = established();
+    for round in 0..500_u32 {
+        let (idle_s, next) = (7200 - round, 1 + round);
+        script = script.play(&format!(
+            "set keep_alive_s={idle_s}
+             < P. {next}:{}(1) ack 1
+             +0.04 > . 1:1(0) ack {}",
+            next + 1,
+            next + 1
+        ));
+        let mut host = script.host;
+        segment(&mut host, script.now, 1, Flags::SYN, (7, 0), Options::default());
+        segment(&mut host, script.now, 1, Flags::RST, (8, 0), Options::default());
+        host.transmit(script.now);
+        script.host = host;
+    }
+    assert_eq!(script.host.stack.deadlines(), 1);
+}
+
+/// A call that serves deadlines takes bounded time, however many are due at the same moment.
+#[test]
+fn what_is_due_at_once_is_served_bit_by_bit() {
+    let settings = Settings { keep_alive: Some(KeepAlive::default()), ..Settings::default() };
+    let (mut host, now) = host(Config::default(), settings);
+    for stranger in 0..1000 {
+        open_and_close(&mut host, now, stranger);
+        segment(&mut host, now, 1000 + stranger, Flags::SYN, (7, 0), Options::default());
+        let ack = host.stack.poll_transmit(now, 1).expect("an answer").repr.sequence + 1;
+        segment(&mut host, now, 1000 + stranger, Flags::ACK, (8, ack), Options::default());
+        let listener = host.stack.listeners_on(None, 80).next().expect("it is there");
+        host.stack.accept(listener).expect("open");
+    }
+    let mut late = now + 60 * SECOND;
+    let mut left = host.stack.waiting().1;
+    while left > 0 {
+        assert!(host.stack.next_timeout() <= late, "there is more to do");
+        host.stack.handle_timeouts(late);
+        let before = core::mem::replace(&mut left, host.stack.waiting().1);
+        assert!((1..=300).contains(&(before - left)), "{before} and then {left}");
+    }
+    late = now + 7200 * SECOND;
+    let mut probes = 0;
+    while host.stack.next_timeout() <= late {
+        host.stack.handle_timeouts(late);
+        let some = host.transmit(late).len();
+        assert!((1..=300).contains(&some), "{some} at once");
+        probes += some;
+    }
+    assert_eq!(probes, 1000);
+}
+
 /// A flood of one account's listener leaves room for those of others, which need no cookies.
 #[test]
 fn half_open_connections_are_shared() {

@@ -44,7 +44,9 @@ impl Flow {
             self.is_shut = true;
             host.stack.shutdown(key);
         }
-        if slow && random.chance(2, 3) {
+        // A slow app has other things to do, as long as something will wake it again.
+        let is_over = host.stack.status(key).expect("ours").end.is_some();
+        if slow && random.chance(2, 3) && !is_over {
             return;
         }
         while let Some(extent) = host.stack.recv(key) {
