@@ -135,6 +135,7 @@ const NEXT_ISN: u32 = 0x0010_0000;
 #[derive(Debug)]
 pub(crate) struct TimeWaits {
     slab: Slab<TimeWait>,
+    /// All of them; some are gone.
     order: VecDeque<(Time, Key)>,
     shares: Shares,
     /// Those of each account, the first to come first; some are gone.
@@ -237,6 +238,9 @@ impl TimeWaits {
         let (account, until) = (entry.remains.account, entry.until);
         let key = self.slab.insert(entry)?;
         self.order.push_back((until, key));
+        if self.order.len() > 2 * self.slab.len() {
+            self.order.retain(|(_, key)| self.slab.get(*key).is_some());
+        }
         self.shares.enter(account);
         let of_account = self.of_accounts.entry(account).or_default();
         of_account.push_back(key);
@@ -252,11 +256,12 @@ impl TimeWaits {
         if self.shares.may_enter(account, self.slab.room()) {
             return None;
         }
-        let oldest = match self.of_accounts.get_mut(&account) {
-            Some(own) => own.iter().copied().find(|key| self.slab.get(*key).is_some()),
-            None => {
-                self.order.iter().map(|(_, key)| *key).find(|key| self.slab.get(*key).is_some())
-            }
+        let Self { slab, order, of_accounts, .. } = self;
+        let is_there = |key: &Key| slab.get(*key).is_some();
+        // What is passed over is gone for good: nobody passes it a second time.
+        let oldest = match of_accounts.get_mut(&account) {
+            Some(own) => core::iter::from_fn(|| own.pop_front()).find(is_there),
+            None => core::iter::from_fn(|| order.pop_front()).map(|(_, key)| key).find(is_there),
         };
         self.remove(oldest?)
     }
@@ -280,5 +285,41 @@ impl TimeWaits {
 
     pub(crate) fn next_timeout(&self) -> Time {
         self.order.front().map_or(Time::MAX, |(due, _)| *due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remains() -> Remains {
+        Remains {
+            snd_next: 0,
+            rcv_next: 1 << 32,
+            rcv_window: 0,
+            rcv_scale: 0,
+            timestamps: None,
+            ip: crate::IpFields::default(),
+            account: 7,
+        }
+    }
+
+    /// Who closes far more connections than there is room for makes neither the books grow nor the
+    /// next one cost more.
+    #[test]
+    fn what_is_gone_is_passed_over_once() {
+        let mut all = TimeWaits::new(1000, 1_000_000_000);
+        for port in 0..20_000 {
+            let remote = std::net::SocketAddr::from(([10, 0, 0, 2], port));
+            let tuple = Tuple::new(([10, 0, 0, 1], 80).into(), remote);
+            all.insert(Time::ZERO, tuple, remains());
+            assert!(all.order.len() <= 2 * all.len());
+            let own = &all.of_accounts[&7];
+            assert!(own.front().is_some_and(|oldest| all.slab.get(*oldest).is_some()));
+        }
+        assert_eq!(all.len(), 500);
+        let until = Time::from_ns(1_000_000_000);
+        assert_eq!(core::iter::from_fn(|| all.pop_due(until)).count(), 500);
+        assert!(all.order.is_empty() && all.of_accounts.is_empty());
     }
 }
