@@ -423,7 +423,7 @@ impl Receive {
     }
 
     /// Bytes that have come out of order.
-    pub(crate) fn ahead_bytes(&self) -> u64 {
+    pub(crate) const fn ahead_bytes(&self) -> u64 {
         self.queue.ahead_bytes()
     }
 

@@ -34,6 +34,7 @@ pub(crate) struct Reassembly {
     in_order_bytes: u64,
     /// Sorted, disjoint.
     ahead: VecDeque<Piece>,
+    ahead_bytes: u64,
     /// The same as ranges: neighbours are joined.
     ranges: RangeSet,
     /// Positions in the ranges that changed last, newest first: RFC 2018, section 4.
@@ -94,6 +95,7 @@ impl Reassembly {
     /// Keeps what is missing and out of order.
     pub(crate) fn insert(&mut self, start: u64, extent: Extent) {
         let index = self.ahead.partition_point(|piece| piece.start < start);
+        self.ahead_bytes += u64::from(extent.length);
         self.ranges.insert(start..start + u64::from(extent.length));
         if let Some(before) = index.checked_sub(1).and_then(|index| self.ahead.get_mut(index))
             && before.end() == start
@@ -128,6 +130,7 @@ impl Reassembly {
     pub(crate) fn advance(&mut self, mut next: u64) -> u64 {
         while let Some(piece) = self.ahead.front().copied().filter(|piece| piece.start <= next) {
             self.ahead.pop_front();
+            self.ahead_bytes -= u64::from(piece.extent.length);
             self.append(piece.extent);
             next = piece.end();
         }
@@ -176,8 +179,9 @@ impl Reassembly {
     }
 
     /// Bytes out of order.
-    pub(crate) fn ahead_bytes(&self) -> u64 {
-        self.ranges.iter().map(|range| range.end - range.start).sum()
+    #[inline]
+    pub(crate) const fn ahead_bytes(&self) -> u64 {
+        self.ahead_bytes
     }
 
     /// Gives up half of what is out of order, that which stands farthest behind: RFC 2018, section
@@ -185,12 +189,11 @@ impl Reassembly {
     /// acknowledged to the data sender, even if the data has already been reported in a SACK
     /// option".
     pub(crate) fn renege(&mut self, mut discard: impl FnMut(Extent)) {
-        let bytes = self.ahead_bytes();
-        let mut left = bytes;
-        while left > bytes / 2
+        let half = self.ahead_bytes / 2;
+        while self.ahead_bytes > half
             && let Some(piece) = self.ahead.pop_back()
         {
-            left -= u64::from(piece.extent.length);
+            self.ahead_bytes -= u64::from(piece.extent.length);
             self.ranges.remove(piece.start..piece.end());
             discard(piece.extent);
         }
@@ -202,6 +205,7 @@ impl Reassembly {
             discard(extent);
         }
         self.ahead.drain(..).for_each(|piece| discard(piece.extent));
+        self.ahead_bytes = 0;
         self.ranges = RangeSet::new();
     }
 }

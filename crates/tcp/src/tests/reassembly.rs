@@ -59,6 +59,9 @@ proptest! {
             take_all(&mut rcv, &mut store, &mut received);
             let expected: Vec<u8> = known.iter().map_while(|byte| *byte).collect();
             prop_assert_eq!(&received, &expected);
+            let in_order = expected.len() as u64;
+            let ahead = (in_order..edge).filter(|at| known[*at as usize].is_some()).count();
+            prop_assert_eq!(rcv.ahead_bytes(), ahead as u64);
             for block in rcv.blocks() {
                 prop_assert!(block.start > rcv.next());
                 prop_assert!(block.clone().all(|at| known[(at - first) as usize].is_some()));
@@ -122,6 +125,28 @@ fn an_out_of_order_flood_of_single_bytes_is_bounded() {
     store.set_payload(&vec![2; 1000]);
     let outcome = rcv.handle(KEY, SYN + 1, 1000, false, &mut store);
     assert!(outcome.advanced >= 1000);
+}
+
+/// How much is out of order is asked with each segment that comes, and does not take longer the
+/// more holes an attacker has made.
+#[test]
+fn what_is_out_of_order_is_not_counted_again() {
+    let asked_ns = |holes: u64| {
+        let (mut rcv, mut store) = (receive(8 << 20, 8), Store::default());
+        rcv.offer(1460);
+        for at in 0..holes {
+            store.set_payload(&[1]);
+            rcv.handle(KEY, SYN + 3 + 2 * at, 1, false, &mut store);
+        }
+        let run = |_| {
+            let begun = std::time::Instant::now();
+            assert!((0..1000).all(|_| std::hint::black_box(&rcv).ahead_bytes() == holes));
+            begun.elapsed().as_nanos()
+        };
+        (0..5).map(run).min().expect("five")
+    };
+    let (few_ns, many_ns) = (asked_ns(10), asked_ns(10_000));
+    assert!(many_ns < 50 * few_ns.max(1000), "{many_ns} ns and not {few_ns} ns");
 }
 
 /// The owner of the memory may be out of it at any time.
