@@ -192,8 +192,17 @@ impl Scoreboard {
         if !self.lost.is_empty() {
             self.lost.forget_below(una);
         }
-        if self.records.is_empty() {
-            self.resent.clear();
+        self.forget_resent();
+    }
+
+    /// What has become of something that was sent again need not be kept: of a peer without
+    /// selective acknowledgements nobody else asks.
+    #[inline]
+    fn forget_resent(&mut self) {
+        while let Some(sent) = self.resent.front().copied()
+            && self.standing(sent).is_none()
+        {
+            self.resent.pop_front();
         }
     }
 
@@ -471,6 +480,12 @@ impl Scoreboard {
         assert_eq!((self.sacked_bytes, self.lost_bytes), (sacked_bytes, lost_bytes));
         let total = |book: &RangeSet| book.iter().map(|range| range.end - range.start).sum();
         assert_eq!((total(&self.sacked), total(&self.lost)), (sacked_bytes, lost_bytes));
+    }
+
+    /// How much is kept of what was sent again.
+    #[cfg(test)]
+    pub(crate) fn resent(&self) -> usize {
+        self.resent.len()
     }
 
     /// Where the record ends that `position` is in.

@@ -105,3 +105,18 @@ proptest! {
         }
     }
 }
+
+/// A peer without selective acknowledgements, which acknowledges a byte at a time and has the first
+/// segment sent again for each, does not make the books grow.
+#[test]
+fn what_was_sent_again_has_bounded_books() {
+    let (mut board, mut rack) = (Scoreboard::default(), Rack::default());
+    for una in 0..10_000 {
+        let now = Time::from_ns(una);
+        board.push(now, 1000 * una..1000 * (una + 1));
+        board.mark_first_lost();
+        assert!(board.resend_lost(now, 1000).is_some());
+        board.acknowledge(una, &mut Delivered::new(now, MILLISECOND), &mut rack);
+        assert!(board.resent() <= 2, "{} at {una}", board.resent());
+    }
+}
