@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::connection::{Accepted, Arrival, Connecting, Transmit};
 use crate::isn::{Secret, Use};
 use crate::table::{Key, Tuple, bits};
+use crate::timestamps::is_before;
 use crate::{ecn, mtu, rcv};
 
 /// A port that connections may be opened to.
@@ -160,6 +161,13 @@ impl HalfOpen {
             },
         };
         Transmit::bare(self.local, self.remote, repr, settings.ip)
+    }
+
+    /// RFC 7323, section 5.3, R1, as for a connection: whether a segment may be of the peer that has
+    /// sent the SYN. `None` if it is to be dropped without a word (section 3.2).
+    pub(crate) fn is_recent(&self, repr: &Repr) -> Option<bool> {
+        let Some(recent) = self.offer.timestamp else { return Some(true) };
+        repr.options.timestamps.map(|option| !is_before(option.value, recent))
     }
 
     /// How long the next answer is waited for.

@@ -179,6 +179,11 @@ impl Stack {
         if repr.flags.contains(Flags::SYN) {
             return self.handle_syn_again(now, key, &half_open, arrival);
         }
+        match half_open.is_recent(repr) {
+            Some(true) => {}
+            Some(false) => return self.challenge(now, &half_open),
+            None => return,
+        }
         let ends_behind = ahead + arrival.length() as i64 > 0;
         if !(is_in_window || ahead < 0 && ends_behind) {
             // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply".

@@ -27,6 +27,22 @@ cases! {
         < . 1:1(0) ack 1 win 10000 <TS val 701 ecr 1000>
         state ESTAB; segment 988; peer_window 80000";
 
+    /// RFC 7323, 3.2 and 5.3, R1: who has agreed on timestamps opens no connection without one, nor
+    /// with one from before its SYN. Else the connection would wait for ever for an acknowledgement
+    /// that it takes, with nothing that sends the SYN-ACK again.
+    who_answers_without_its_timestamp_is_still_half_open: closed() => "
+        set timestamps; listen
+        < S 0:0(0) win 10000 <mss 1000,TS val 100 ecr 0>
+        > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1
+        fails accept; half_open 1
+        < . 1:1(0) ack 1 <TS val 99 ecr 1000>
+        > . 1:1(0) ack 1
+        fails accept; half_open 1
+        +1 > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 <TS val 101 ecr 2000>
+        accept; state ESTAB; half_open 0";
+
     /// The same of a peer that has none of them.
     no_options_of_a_simultaneous_open: closed() => "
         set sack; set timestamps; set window_scaling; connect
