@@ -75,7 +75,7 @@ impl Stack {
         self.listeners.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
     }
 
-    /// A SYN for a listener; `isn` if it is a certain one.
+    /// A SYN for a listener. Its answer has `isn`, if there is one and it is not a cookie.
     fn handle_syn(
         &mut self,
         now: Time,
@@ -106,13 +106,13 @@ impl Stack {
             Cookies::Always => true,
         };
         let timestamp_offset = self.timestamp_offset(&tuple);
-        let isn = isn.unwrap_or_else(|| match has_cookie {
+        let isn = match has_cookie {
             true => {
                 let size = offer.segment_bytes.unwrap_or(536);
                 cookie::make(&self.secret, now, &tuple, repr.sequence, size)
             }
-            false => self.isn(now, &tuple),
-        });
+            false => isn.unwrap_or_else(|| self.isn(now, &tuple)),
+        };
         let half_open = HalfOpen {
             account: settings.account,
             tuple,

@@ -99,6 +99,20 @@ fn a_cookie_without_timestamps_keeps_the_segment_size_alone() {
     assert_eq!(host.stack.counters().cookies_right, 1);
 }
 
+/// Who uses the ports of a connection in TIME-WAIT again is served during a flood, too.
+#[test]
+fn a_cookie_for_ports_in_time_wait_is_right() {
+    let config = Config { cookies: Cookies::Always, ..Config::default() };
+    let (mut host, now) = host(config, Settings::default());
+    open_and_close(&mut host, now, 1);
+    assert_eq!(host.stack.waiting(), (0, 1));
+    segment(&mut host, now, 1, Flags::SYN, (1000, 0), Options::default());
+    let ack = host.stack.poll_transmit(now, 1).expect("an answer").repr.sequence.wrapping_add(1);
+    segment(&mut host, now, 1, Flags::ACK, (1001, ack), Options::default());
+    assert_eq!(host.stack.poll_transmit(now, 1).map(|it| it.repr), None, "nobody is reset");
+    assert_eq!((host.stack.connections().count(), host.stack.waiting()), (1, (0, 0)));
+}
+
 /// RFC 9293, 3.9.2.3: what is sent to many, or by nobody, is answered to nobody (MUST-57, MUST-63),
 /// and nobody can connect to it (MUST-46).
 #[test]
