@@ -57,7 +57,7 @@ impl Connection {
         if self.state == State::SynReceived && flags.contains(Flags::SYN) {
             // The other's SYN once more, or its SYN-ACK after a simultaneous open.
             if start + 1 != self.rcv.next() {
-                return self.handle_other_syn(now, start);
+                return self.handle_other_syn(now);
             }
             if !flags.contains(Flags::ACK) {
                 self.syn_due = true;
@@ -126,7 +126,8 @@ impl Connection {
             Some(option) if !timestamps.is_old(now, option.value) => true,
             Some(_) => {
                 let start = seq::position(self.rcv.next(), arrival.repr.sequence);
-                self.acknowledge_unacceptable(now, start, arrival.length());
+                let flags = arrival.repr.flags;
+                self.acknowledge_unacceptable(now, flags, start, arrival.length());
                 false
             }
             None => false,
@@ -138,17 +139,18 @@ impl Connection {
     #[cold]
     fn handle_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
         if !flags.contains(Flags::RST) {
-            self.acknowledge_unacceptable(now, start, length);
+            self.acknowledge_unacceptable(now, flags, start, length);
         }
     }
 
-    fn acknowledge_unacceptable(&mut self, now: Time, start: u64, length: u64) {
+    fn acknowledge_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
         if self.sack {
             self.rcv.note_old(start, length);
         }
-        // What has a length is most often sent again for want of an acknowledgement; what has none
-        // is answered as rarely as a challenge, so that two ends never answer each other for ever.
-        if length > 0 {
+        // Data is most often sent again for want of an acknowledgement. What has no length is
+        // answered as rarely as a challenge, so that two ends never answer each other for ever; and
+        // so is a SYN, whose answer is one (RFC 5961, section 4.2).
+        if length > 0 && !flags.contains(Flags::SYN) {
             self.ack.demand();
         } else {
             self.challenge(now);
@@ -194,12 +196,8 @@ impl Connection {
 
     /// A SYN in SYN-RECEIVED that is not the one that led to it.
     #[cold]
-    fn handle_other_syn(&mut self, now: Time, start: u64) -> Reply {
-        if self.rcv.is_in_window(start) {
-            self.challenge(now);
-        } else {
-            self.acknowledge_unacceptable(now, start, 0);
-        }
+    fn handle_other_syn(&mut self, now: Time) -> Reply {
+        self.challenge(now);
         Reply::Nothing
     }
 

@@ -641,6 +641,18 @@ cases! {
         +5 < S 1:1(0)
         > . 1:1(0) ack 1";
 
+    /// The same outside of the window, and of those that are old by their timestamps: the answer to a
+    /// SYN is a challenge "irrespective of the sequence number".
+    challenges_from_outside_are_few: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; < S 1:1(0) <TS val 1 ecr 0>
+        +5 < S 20001:20001(0) <TS val 101 ecr 0>
+        > . 1:1(0) ack 1";
+
     /// RFC 5961, 5.2: an acknowledgement far below is an attacker's; one that is merely old is not.
     old_acknowledgements: established() => "
         send 1000; > P. 1:1001(1000) ack 1; < . 1:1(0) ack 1001
