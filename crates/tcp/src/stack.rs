@@ -311,6 +311,9 @@ impl Stack {
         if !is_of_one_host(local.ip()) || !is_of_one_host(remote.ip()) {
             return Err(Error::NoHost);
         }
+        if self.connections.is_full() {
+            return Err(Error::InUse);
+        }
         let local = match local.port() {
             0 => SocketAddr::new(local.ip(), self.free_port(local.ip(), remote)?),
             _ => local,

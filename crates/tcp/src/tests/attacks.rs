@@ -343,6 +343,26 @@ fn what_is_due_at_once_is_served_bit_by_bit() {
     assert_eq!(probes, 1000);
 }
 
+/// Who finds no room for a connection does not take the guard of its ports away.
+#[test]
+fn a_connection_without_room_leaves_time_wait_alone() {
+    let config = Config { connections_max: 1, ..Config::default() };
+    let (mut host, now) = host(config, Settings::default());
+    open_and_close(&mut host, now, 1);
+    let (own, peer) = (host.address, SocketAddr::from(([11, 0, 0, 1], 999)));
+    let other = SocketAddr::from(([11, 0, 0, 2], 999));
+    let settings = Settings::default();
+    let key = host.stack.connect(now, own, other, 1500, settings).expect("room for one");
+    assert_eq!(host.stack.connect(now, own, peer, 1500, settings), Err(Error::InUse));
+    assert_eq!(host.stack.waiting().1, 1);
+    assert_eq!(host.stack.counters().connections_opened, 1);
+    host.stack.abort(now, key);
+    host.stack.forget(now, key, &mut host.store);
+    host.transmit(now);
+    host.stack.connect(now, own, peer, 1500, settings).expect("room, and timestamps");
+    assert_eq!(host.stack.waiting().1, 0);
+}
+
 /// A flood of one account's listener leaves room for those of others, which need no cookies.
 #[test]
 fn half_open_connections_are_shared() {
