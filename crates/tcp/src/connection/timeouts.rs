@@ -111,9 +111,14 @@ impl Connection {
 
     /// RFC 9293, section 3.8.6.1: "As long as the receiving TCP peer continues to send
     /// acknowledgments in response to the probe segments, the sending TCP peer MUST allow the
-    /// connection to stay open."
+    /// connection to stay open." RFC 6429, section 4: not against who has nothing more to do with
+    /// it: nobody is left to give up a connection that its app has closed, and a peer could have as
+    /// many of them as it likes.
     fn is_probe_answered(&self) -> bool {
-        self.snd.window() == 0 && self.state.is_synchronized() && self.last_heard >= self.data_sent
+        !self.is_closed
+            && self.snd.window() == 0
+            && self.state.is_synchronized()
+            && self.last_heard >= self.data_sent
     }
 
     /// RFC 8985, section 6.3: what was taken for reordered is lost.

@@ -60,6 +60,24 @@ cases! {
         < . 1:1(0) ack 2 win 0
         state FIN-WAIT-2";
 
+    /// RFC 6429, 4: who has closed waits for a window as long as for an acknowledgement. A peer that
+    /// never opens it, and answers all probes, does not keep what nobody wants any more.
+    a_window_that_stays_closed_when_its_app_has_closed: established() => "
+        set retries=3
+        < . 1:1(0) ack 1 win 0
+        send 10
+        +0.2 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        +0.4 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        +0.8 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        +1.6 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        +3.2 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        state ESTAB; close
+        +6.4 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        +12.8 > . 1:2(1) ack 1; < . 1:1(0) ack 1 win 0
+        state FIN-WAIT-1
+        +25.61
+        state CLOSED; end TimedOut";
+
     /// 3.10.7.4: a window of zero takes a FIN that stands where it should, since it needs no room.
     a_fin_into_a_closed_window: established() => "
         < . 1:10001(10000) ack 1
