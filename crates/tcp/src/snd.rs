@@ -152,6 +152,12 @@ impl Send {
         self.window
     }
 
+    /// What the peer has room for beyond what was sent.
+    #[inline]
+    pub(crate) const fn open(&self) -> u64 {
+        (self.una + self.window).saturating_sub(self.next)
+    }
+
     pub(crate) const fn window_max(&self) -> u64 {
         self.window_max
     }
@@ -259,7 +265,7 @@ impl Send {
     ) -> Option<Range<u64>> {
         let segment_bytes = u64::from(segment_bytes);
         let available = self.limit().checked_sub(self.next)?;
-        let open = (self.una + self.window).saturating_sub(self.next);
+        let open = self.open();
         // A FIN takes no room in a segment.
         let length = available.min(open).min(room).min(u64::from(most) + u64::from(self.fin));
         if length >= segment_bytes {

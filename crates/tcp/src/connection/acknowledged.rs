@@ -244,7 +244,7 @@ impl Connection {
             advances: seen.advances,
             is_all: seen.ack >= self.recovery.point(),
             has_original: seen.delivered.newest.is_some(),
-            has_new_data: self.snd.has_unsent() && self.snd.window() > 0,
+            has_new_data: self.snd.has_unsent() && self.snd.open() > 0,
         });
         match verdict {
             frto::Verdict::Wait => {}

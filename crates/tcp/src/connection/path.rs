@@ -40,9 +40,8 @@ impl Connection {
         let mtu = self.search.candidate(self.size.path_mtu())?;
         let options = self.options(now).length();
         let bytes = u64::from(self.size.bytes_at(mtu, options));
-        let open = (self.snd.una() + self.snd.window()).saturating_sub(self.snd.next());
         let most = self.window_bytes() + 2 * u64::from(self.size.bytes());
-        let has_room = open >= bytes && self.in_flight_bytes() + bytes <= most;
+        let has_room = self.snd.open() >= bytes && self.in_flight_bytes() + bytes <= most;
         if self.snd.unsent_bytes() < bytes {
             self.timers.set(Timer::Path, now + IDLE_NS);
             return None;

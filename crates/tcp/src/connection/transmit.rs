@@ -158,8 +158,7 @@ impl Connection {
         let bytes = self.size.bytes_with(self.options(now).length());
         if probe == Probe::Window {
             let next = self.snd.next();
-            let open = (self.snd.una() + self.snd.window()).saturating_sub(next);
-            let end = self.snd.limit().min(next + open.clamp(1, bytes.into()));
+            let end = self.snd.limit().min(next + self.snd.open().clamp(1, bytes.into()));
             return (next < end).then(|| self.first_time(now, next..end));
         }
         let eager = Eagerness { no_delay: true, cork: false };

@@ -711,6 +711,21 @@ cases! {
         < . 1:1(0) ack 3001
         recovery open";
 
+    /// The same: new segments cannot be sent if "the receiver window is full", and nothing is waited
+    /// for that will not come.
+    f_rto_goes_on_if_the_window_is_full: established_with("sack", "mss 1000,sackOK") => "
+        < . 1:1(0) ack 1 win 3000
+        send 9000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        +0.002 > . 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        < . 1:1(0) ack 1001 win 2000
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        recovery loss";
+
     /// RFC 3522, 3.2: an acknowledgement of a retransmission that echoes an older timestamp is of
     /// the original.
     timestamps_undo_a_retransmission_for_nothing: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
