@@ -6,7 +6,7 @@
 //! ```
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use clearway_base::Time;
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
@@ -28,7 +28,7 @@ pub(crate) struct ListenSocket {
     /// Connections that are open and not accepted, at most; and that many half-open.
     pub(crate) backlog: u32,
     pub(crate) accepted: VecDeque<Key>,
-    pub(crate) half_open: u32,
+    pub(crate) half_open: BTreeSet<Key>,
     /// When a cookie was last given out: only then is one that comes back looked at.
     pub(crate) cookies_until: Time,
 }

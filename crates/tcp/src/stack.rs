@@ -9,7 +9,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use clearway_base::{Random, SECOND, Time, counters};
 use clearway_wire::tcp::{Flags, Options, Repr};
@@ -389,7 +389,7 @@ impl Stack {
             settings,
             backlog: backlog.max(1),
             accepted: VecDeque::new(),
-            half_open: 0,
+            half_open: BTreeSet::new(),
             cookies_until: Time::ZERO,
         })
     }
@@ -412,7 +412,7 @@ impl Stack {
             settings,
             backlog: backlog.max(1),
             accepted: VecDeque::new(),
-            half_open: 0,
+            half_open: BTreeSet::new(),
             cookies_until,
         })
     }
@@ -433,7 +433,7 @@ impl Stack {
             return;
         };
         self.leave(&socket.place(), listener.0);
-        self.bequeath_half_open(listener, &socket);
+        self.bequeath_half_open(&socket);
         for key in socket.accepted.iter().copied() {
             if !self.bequeath(key, &socket) {
                 self.abort(now, key);

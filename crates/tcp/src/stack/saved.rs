@@ -1,5 +1,7 @@
 //! A stack as plain data, and back.
 
+use std::collections::BTreeSet;
+
 use clearway_base::Time;
 
 use super::{Entry, Listener, Slot, Stack};
@@ -65,7 +67,7 @@ impl Stack {
                 settings: saved.settings,
                 backlog: saved.backlog.max(1),
                 accepted: saved.accepted.iter().copied().map(Key::restored).collect(),
-                half_open: 0,
+                half_open: BTreeSet::new(),
                 cookies_until: saved.cookies_until,
             };
             (Key::restored(saved.key), socket)
@@ -124,11 +126,11 @@ impl Stack {
         let mut half_open = HalfOpen::restore(self, &saved)?;
         let socket = self.listeners.get_mut(half_open.listener);
         let socket = socket.ok_or(Invalid("a listener is not there"))?;
-        socket.half_open += 1;
         half_open.account = socket.settings.account;
         self.half_open_shares.enter(half_open.account);
         let timeout = half_open.timeout(&socket.settings);
         let key = self.half_open.insert(half_open).ok_or(Invalid("too many are half open"))?;
+        socket.half_open.insert(key);
         self.half_open_deadlines.set(key.index, timeout);
         self.name(half_open.tuple, Entry::HalfOpen(key))
     }

@@ -95,7 +95,7 @@ impl Stack {
         let offer = Offer::of(repr, &socket.settings);
         let settings = socket.settings;
         let has_room = self.half_open_shares.may_enter(settings.account, self.half_open.room());
-        let is_full = !has_room || socket.half_open >= socket.backlog.max(16);
+        let is_full = !has_room || socket.half_open.len() >= socket.backlog.max(16) as usize;
         let has_cookie = match self.config.cookies {
             Cookies::Never if is_full => {
                 self.counters.backlog_dropped += 1;
@@ -138,8 +138,8 @@ impl Stack {
             return self.reply(reply);
         }
         let reply = half_open.syn_ack(socket, clock);
-        socket.half_open += 1;
         if let Some(key) = self.half_open.insert(half_open) {
+            socket.half_open.insert(key);
             self.half_open_shares.enter(half_open.account);
             self.table.insert(tuple, Entry::HalfOpen(key));
             self.half_open_deadlines.set(key.index, half_open.timeout(&settings));
@@ -278,11 +278,10 @@ impl Stack {
 
     /// Gives those who have begun to connect to a listener that has ended to others at its place,
     /// or forgets them.
-    pub(super) fn bequeath_half_open(&mut self, listener: Listener, gone: &ListenSocket) {
-        let begun = self.half_open.iter().filter(|(_, begun)| begun.listener == listener.0);
-        let begun: Vec<_> = begun.map(|(key, begun)| (key, begun.tuple)).collect();
-        for (key, tuple) in begun {
-            match self.heir(gone, &tuple) {
+    pub(super) fn bequeath_half_open(&mut self, gone: &ListenSocket) {
+        for key in gone.half_open.iter().copied() {
+            let tuple = self.half_open.get(key).map(|begun| begun.tuple);
+            match tuple.and_then(|tuple| self.heir(gone, &tuple)) {
                 Some(heir) => self.move_half_open(key, heir),
                 None => self.drop_half_open(key),
             }
@@ -297,7 +296,7 @@ impl Stack {
             half_open.account = socket.settings.account;
             self.half_open_shares.enter(half_open.account);
             half_open.listener = heir;
-            socket.half_open += 1;
+            socket.half_open.insert(key);
         }
     }
 
@@ -307,7 +306,7 @@ impl Stack {
             self.table.remove(&half_open.tuple);
             self.half_open_shares.leave(half_open.account);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {
-                socket.half_open -= 1;
+                socket.half_open.remove(&key);
             }
         }
     }

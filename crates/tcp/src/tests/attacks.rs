@@ -363,6 +363,35 @@ fn a_connection_without_room_leaves_time_wait_alone() {
     assert_eq!(host.stack.waiting().1, 0);
 }
 
+/// An app that listens and ends that, again and again, does not look at what has begun to connect to
+/// others each time.
+#[test]
+fn a_listener_that_ends_looks_at_its_own_alone() {
+    let (mut host, now) = host(Config::default(), Settings::default());
+    let settings = Settings::default();
+    let toggle_ns = |host: &mut Host| {
+        let mut run = |_| {
+            let begun = std::time::Instant::now();
+            for _ in 0..1000 {
+                let listener = host.stack.listen(None, 81, 1, 1500, settings).expect("free");
+                host.stack.unlisten(now, listener, &mut host.store);
+            }
+            begun.elapsed().as_nanos()
+        };
+        (0..5).map(&mut run).min().expect("five")
+    };
+    let alone_ns = toggle_ns(&mut host);
+    let listener = host.stack.listeners_on(None, 80).next().expect("it is there");
+    host.stack.set_listener(listener, 4096, settings);
+    for stranger in 0..4000 {
+        segment(&mut host, now, stranger, Flags::SYN, (7, 0), Options::default());
+        host.transmit(now);
+    }
+    assert_eq!(host.stack.waiting().0, 4000);
+    let beside_ns = toggle_ns(&mut host);
+    assert!(beside_ns < 5 * alone_ns.max(100_000), "{beside_ns} ns and not {alone_ns} ns");
+}
+
 /// A flood of one account's listener leaves room for those of others, which need no cookies.
 #[test]
 fn half_open_connections_are_shared() {
