@@ -18,6 +18,9 @@ use crate::table::{Key, Tuple, bits};
 use crate::timestamps::is_before;
 use crate::{ecn, mtu, rcv};
 
+/// Where a listener is: one address or several, and a port.
+pub(crate) type Place = (Option<u128>, u16);
+
 /// A port that connections may be opened to.
 #[derive(Debug)]
 pub(crate) struct ListenSocket {
@@ -64,8 +67,28 @@ pub(crate) struct Offer {
 }
 
 impl ListenSocket {
+    /// One to which nobody has come.
+    pub(crate) fn new(
+        address: Option<IpAddr>,
+        port: u16,
+        backlog: u32,
+        mtu: u16,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            address,
+            port,
+            mtu,
+            settings,
+            backlog: backlog.max(1),
+            accepted: VecDeque::new(),
+            half_open: BTreeSet::new(),
+            cookies_until: Time::ZERO,
+        }
+    }
+
     /// Where it is.
-    pub(crate) fn place(&self) -> (Option<u128>, u16) {
+    pub(crate) fn place(&self) -> Place {
         (self.address.map(bits), self.port)
     }
 

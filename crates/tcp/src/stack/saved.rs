@@ -1,17 +1,16 @@
 //! A stack as plain data, and back.
 
-use std::collections::BTreeSet;
-
 use clearway_base::Time;
 
-use super::{Entry, Listener, Slot, Stack};
+use super::connections::Connections;
+use super::listeners::Listeners;
+use super::{Entry, Stack};
 use crate::config::Config;
-use crate::connection::Connection;
 use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
     Invalid, SAVED_VERSION, Saved, SavedConnection, SavedHalfOpen, SavedListener, ensure,
 };
-use crate::table::{Key, Slab, Tuple};
+use crate::table::{Key, Tuple};
 
 impl Stack {
     /// All that another stack needs to go on. Segments and events that wait to be polled are not in
@@ -28,8 +27,8 @@ impl Stack {
                 .iter()
                 .map(|(key, socket)| save_listener(key, socket))
                 .collect(),
-            connections: self.connections.iter().map(|(key, slot)| slot.save(key)).collect(),
-            half_open: self.half_open.iter().map(|(_, half_open)| half_open.save()).collect(),
+            connections: self.connections.save(),
+            half_open: self.half_open.iter().map(HalfOpen::save).collect(),
             time_waits: self.time_waits.save(),
         }
     }
@@ -41,7 +40,7 @@ impl Stack {
         let mut stack = Self::new(config, now, saved.seed, saved.secret);
         stack.restore_listeners(&saved.listeners)?;
         stack.restore_connections(now, saved.generation, saved.connections)?;
-        stack.restore_accepted(saved.listeners)?;
+        stack.check_accepted()?;
         for half_open in saved.half_open {
             stack.restore_half_open(half_open)?;
         }
@@ -60,23 +59,16 @@ impl Stack {
 
     fn restore_listeners(&mut self, saved: &[SavedListener]) -> Result<(), Invalid> {
         let sockets = saved.iter().map(|saved| {
+            let (address, port, backlog) = (saved.address, saved.port, saved.backlog);
             let socket = ListenSocket {
-                address: saved.address,
-                port: saved.port,
-                mtu: saved.mtu,
-                settings: saved.settings,
-                backlog: saved.backlog.max(1),
                 accepted: saved.accepted.iter().copied().map(Key::restored).collect(),
-                half_open: BTreeSet::new(),
                 cookies_until: saved.cookies_until,
+                ..ListenSocket::new(address, port, backlog, saved.mtu, saved.settings)
             };
             (Key::restored(saved.key), socket)
         });
-        let listeners = Slab::restore(u32::from(u16::MAX), 0, sockets.collect());
+        let listeners = Listeners::restore(sockets.collect());
         self.listeners = listeners.ok_or(Invalid("two listeners have one place"))?;
-        for (key, socket) in self.listeners.iter() {
-            self.listening.entry(socket.place()).or_default().push(key);
-        }
         Ok(())
     }
 
@@ -86,40 +78,30 @@ impl Stack {
         generation: u32,
         saved: Vec<SavedConnection>,
     ) -> Result<(), Invalid> {
-        let mut slots = Vec::with_capacity(saved.len());
-        for saved in saved {
-            let key = Key::restored(saved.key);
-            let (is_offered, is_forgotten) = (saved.is_offered, saved.is_forgotten);
-            let connection = Connection::restore(now, saved)?;
-            slots.push((key, Slot { is_offered, is_forgotten, ..Slot::new(connection) }));
-        }
-        let connections = Slab::restore(self.config.connections_max, generation, slots);
-        self.connections = connections.ok_or(Invalid("two connections have one place"))?;
+        let max = self.config.connections_max;
+        self.connections = Connections::restore(now, max, generation, saved)?;
         let keys: Vec<Key> = self.connections().collect();
         for key in keys {
-            let slot = self.connections.get(key).expect("it is there");
-            if !slot.connection.state().is_over() {
-                let tuple = Tuple::new(slot.connection.local(), slot.connection.remote());
+            let connection = self.connections.get(key).expect("it is there");
+            if !connection.state().is_over() {
+                let tuple = Tuple::new(connection.local(), connection.remote());
                 self.name(tuple, Entry::Connection(key))?;
             }
-            self.change(key, |_| ());
+            self.connections.change(key, |_| ());
         }
         Ok(())
     }
 
     /// What waits at a listener is a connection that nobody has, and that waits nowhere else.
-    fn restore_accepted(&mut self, saved: Vec<SavedListener>) -> Result<(), Invalid> {
-        let mut waiting: Vec<Key> =
-            saved.iter().flat_map(|saved| &saved.accepted).copied().map(Key::restored).collect();
-        let offered = |key: &Key| self.connections.get(*key).is_some_and(|slot| slot.is_offered);
-        ensure(waiting.iter().all(offered), "a listener has what is not there")?;
-        let count = self.connections.iter().filter(|(_, slot)| slot.is_offered).count();
+    fn check_accepted(&self) -> Result<(), Invalid> {
+        let waiting = self.listeners.iter().flat_map(|(_, socket)| &socket.accepted);
+        let mut waiting: Vec<Key> = waiting.copied().collect();
+        let is_offered = |key: &Key| self.connections.is_offered(*key);
+        ensure(waiting.iter().all(is_offered), "a listener has what is not there")?;
+        let count = self.connections.offered();
         ensure(count == waiting.len(), "what nobody has waits at no listener")?;
         waiting.sort_unstable();
-        ensure(waiting.windows(2).all(|pair| pair[0] != pair[1]), "one waits at two listeners")?;
-        let not_empty = saved.iter().filter(|saved| !saved.accepted.is_empty());
-        self.acceptable = not_empty.map(|saved| Listener(Key::restored(saved.key))).collect();
-        Ok(())
+        ensure(waiting.windows(2).all(|pair| pair[0] != pair[1]), "one waits at two listeners")
     }
 
     fn restore_half_open(&mut self, saved: SavedHalfOpen) -> Result<(), Invalid> {
@@ -127,19 +109,11 @@ impl Stack {
         let socket = self.listeners.get_mut(half_open.listener);
         let socket = socket.ok_or(Invalid("a listener is not there"))?;
         half_open.account = socket.settings.account;
-        self.half_open_shares.enter(half_open.account);
         let timeout = half_open.timeout(&socket.settings);
-        let key = self.half_open.insert(half_open).ok_or(Invalid("too many are half open"))?;
+        let key = self.half_open.insert(half_open, timeout);
+        let key = key.ok_or(Invalid("too many are half open"))?;
         socket.half_open.insert(key);
-        self.half_open_deadlines.set(key.index, timeout);
         self.name(half_open.tuple, Entry::HalfOpen(key))
-    }
-}
-
-impl Slot {
-    fn save(&self, key: Key) -> SavedConnection {
-        let (is_offered, is_forgotten) = (self.is_offered, self.is_forgotten);
-        SavedConnection { is_offered, is_forgotten, ..self.connection.save(key.saved()) }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Segments without a connection: those that want to open one, those of one that is over, and all
 //! others.
 
-use core::hash::BuildHasher;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::SocketAddr;
 
 use clearway_base::Time;
 use clearway_wire::tcp::Flags;
@@ -12,7 +11,7 @@ use crate::config::Cookies;
 use crate::connection::{Arrival, Connection};
 use crate::extent::Memory;
 use crate::listen::{HalfOpen, ListenSocket, Offer, cookie, from_cookie};
-use crate::table::{Key, Tuple, bits, is_of_one_host};
+use crate::table::{Key, Tuple, is_of_one_host};
 use crate::time_wait::Verdict;
 use crate::timestamps::Timestamps;
 
@@ -49,30 +48,8 @@ impl Stack {
         // would have been discarded".
     }
 
-    /// The listener for a connection: of those at the place that says most of the address, always
-    /// the same one, as long as no other comes or goes.
     fn listener_for(&self, to: SocketAddr, tuple: &Tuple) -> Option<Key> {
-        let every = match to.ip() {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let places = [Some(bits(to.ip())), Some(bits(every)), None];
-        let group = places.into_iter().find_map(|place| self.listening.get(&(place, to.port())));
-        self.choose(group?, tuple)
-    }
-
-    fn choose(&self, group: &[Key], tuple: &Tuple) -> Option<Key> {
-        if group.len() < 2 {
-            return group.first().copied();
-        }
-        let share = u128::from(self.table.hasher().hash_one(tuple)) * group.len() as u128;
-        group.get((share >> 64) as usize).copied()
-    }
-
-    /// The listener that has what a connection was to one that has ended.
-    pub(super) fn heir(&self, gone: &ListenSocket, tuple: &Tuple) -> Option<Key> {
-        let heir = self.choose(self.listening.get(&gone.place())?, tuple)?;
-        self.listeners.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
+        self.listeners.for_connection(to, tuple, self.table.hasher())
     }
 
     /// A SYN for a listener. Its answer has `isn`, if there is one and it is not a cookie.
@@ -94,7 +71,7 @@ impl Stack {
         let repr = &arrival.repr;
         let offer = Offer::of(repr, &socket.settings);
         let settings = socket.settings;
-        let has_room = self.half_open_shares.may_enter(settings.account, self.half_open.room());
+        let has_room = self.half_open.may_enter(settings.account);
         let is_full = !has_room || socket.half_open.len() >= socket.backlog.max(16) as usize;
         let has_cookie = match self.config.cookies {
             Cookies::Never if is_full => {
@@ -135,15 +112,13 @@ impl Stack {
             socket.cookies_until = now + cookie::LIFETIME_NS;
             let reply = half_open.syn_ack(socket, cookie::timestamp(clock, &offer));
             self.counters.cookies_sent += 1;
-            return self.reply(reply);
+            return self.answers.push(reply);
         }
         let reply = half_open.syn_ack(socket, clock);
-        if let Some(key) = self.half_open.insert(half_open) {
+        if let Some(key) = self.half_open.insert(half_open, half_open.timeout(&settings)) {
             socket.half_open.insert(key);
-            self.half_open_shares.enter(half_open.account);
             self.table.insert(tuple, Entry::HalfOpen(key));
-            self.half_open_deadlines.set(key.index, half_open.timeout(&settings));
-            self.reply(reply);
+            self.answers.push(reply);
         }
     }
 
@@ -233,7 +208,7 @@ impl Stack {
         if let Some(socket) = self.listeners.get(half_open.listener) {
             let clock = Timestamps::clock(now, half_open.timestamp_offset);
             let reply = half_open.syn_ack(socket, clock);
-            self.reply(reply);
+            self.answers.push(reply);
         }
     }
 
@@ -241,7 +216,7 @@ impl Stack {
         if let Some(socket) = self.listeners.get(half_open.listener) {
             let clock = Timestamps::clock(now, half_open.timestamp_offset);
             let reply = half_open.challenge(socket, clock);
-            self.reply(reply);
+            self.answers.push(reply);
         }
     }
 
@@ -268,10 +243,8 @@ impl Stack {
             return;
         };
         self.counters.connections_accepted += 1;
-        if let Some(slot) = self.connections.get_mut(key) {
-            slot.is_offered = true;
-        }
-        self.offer(half_open.listener, key);
+        self.connections.offer(key);
+        self.listeners.offer(half_open.listener, key);
         memory.offered(key, Listener(half_open.listener));
         self.handle_own(now, key, arrival, memory);
     }
@@ -281,7 +254,8 @@ impl Stack {
     pub(super) fn bequeath_half_open(&mut self, gone: &ListenSocket) {
         for key in gone.half_open.iter().copied() {
             let tuple = self.half_open.get(key).map(|begun| begun.tuple);
-            match tuple.and_then(|tuple| self.heir(gone, &tuple)) {
+            let hashing = self.table.hasher();
+            match tuple.and_then(|tuple| self.listeners.heir(gone, &tuple, hashing)) {
                 Some(heir) => self.move_half_open(key, heir),
                 None => self.drop_half_open(key),
             }
@@ -289,32 +263,22 @@ impl Stack {
     }
 
     fn move_half_open(&mut self, key: Key, heir: Key) {
-        if let (Some(half_open), Some(socket)) =
-            (self.half_open.get_mut(key), self.listeners.get_mut(heir))
-        {
-            self.half_open_shares.leave(half_open.account);
-            half_open.account = socket.settings.account;
-            self.half_open_shares.enter(half_open.account);
-            half_open.listener = heir;
+        if let Some(socket) = self.listeners.get_mut(heir) {
+            self.half_open.give(key, heir, socket.settings.account);
             socket.half_open.insert(key);
         }
     }
 
     fn drop_half_open(&mut self, key: Key) {
         if let Some(half_open) = self.half_open.remove(key) {
-            self.half_open_deadlines.remove(key.index);
             self.table.remove(&half_open.tuple);
-            self.half_open_shares.leave(half_open.account);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {
                 socket.half_open.remove(&key);
             }
         }
     }
 
-    pub(super) fn on_half_open_timeout(&mut self, now: Time, index: u32) {
-        let Some(key) = self.half_open.key_at(index) else {
-            return;
-        };
+    pub(super) fn on_half_open_timeout(&mut self, now: Time, key: Key) {
         let Some(half_open) = self.half_open.get_mut(key) else {
             return;
         };
@@ -323,7 +287,7 @@ impl Stack {
         };
         let timeout = half_open.timeout(&socket.settings);
         if timeout > now {
-            return self.half_open_deadlines.set(index, timeout); // its listener is set anew
+            return self.half_open.wait(key, timeout); // its listener is set anew
         }
         let defer = socket.settings.defer_accept;
         if half_open.retries >= self.config.syn_ack_retries.max(defer) {
@@ -332,7 +296,7 @@ impl Stack {
         half_open.retries += 1;
         half_open.sent = now;
         let half_open = *half_open;
-        self.half_open_deadlines.set(index, half_open.timeout(&socket.settings));
+        self.half_open.wait(key, half_open.timeout(&socket.settings));
         if !half_open.is_deferred || half_open.retries >= defer {
             self.answer_again(now, &half_open);
         }
@@ -380,7 +344,7 @@ impl Stack {
                 if verdict == Verdict::Restart {
                     self.time_waits.restart(now, key);
                 }
-                self.reply(reply);
+                self.answers.push(reply);
             }
             Verdict::Reuse => {
                 let isn = self.end_time_wait(key);

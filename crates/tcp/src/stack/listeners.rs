@@ -1,0 +1,153 @@
+//! Who listens where, and what waits there to be accepted.
+
+use core::hash::BuildHasher;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Listener;
+use crate::listen::{ListenSocket, Place};
+use crate::table::{Hashing, Key, Slab, Tuple, bits};
+
+/// All listeners.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    sockets: Slab<ListenSocket>,
+    /// Those of one place share what comes to it; in order.
+    places: BTreeMap<Place, Vec<Key>>,
+    /// Those that have something to be accepted since they had nothing.
+    acceptable: VecDeque<Listener>,
+}
+
+const LISTENERS_MAX: u32 = u16::MAX as u32;
+
+impl Listeners {
+    pub(super) const fn new() -> Self {
+        Self {
+            sockets: Slab::new(LISTENERS_MAX),
+            places: BTreeMap::new(),
+            acceptable: VecDeque::new(),
+        }
+    }
+
+    /// Those that were saved. `None` if two have one key.
+    pub(super) fn restore(saved: Vec<(Key, ListenSocket)>) -> Option<Self> {
+        let sockets = Slab::restore(LISTENERS_MAX, 0, saved)?;
+        let mut places = BTreeMap::<Place, Vec<Key>>::new();
+        let mut acceptable = VecDeque::new();
+        for (key, socket) in sockets.iter() {
+            places.entry(socket.place()).or_default().push(key);
+            if !socket.accepted.is_empty() {
+                acceptable.push_back(Listener(key));
+            }
+        }
+        Some(Self { sockets, places, acceptable })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &ListenSocket)> {
+        self.sockets.iter()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: Key) -> Option<&ListenSocket> {
+        self.sockets.get(key)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut ListenSocket> {
+        self.sockets.get_mut(key)
+    }
+
+    /// Those at a place.
+    pub(super) fn at(&self, place: &Place) -> &[Key] {
+        self.places.get(place).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn insert(&mut self, socket: ListenSocket) -> Option<Listener> {
+        let place = socket.place();
+        let key = self.sockets.insert(socket)?;
+        let group = self.places.entry(place).or_default();
+        let at = group.partition_point(|other| *other < key);
+        group.insert(at, key);
+        Some(Listener(key))
+    }
+
+    pub(super) fn remove(&mut self, listener: Listener) -> Option<ListenSocket> {
+        let socket = self.sockets.remove(listener.0)?;
+        let place = socket.place();
+        if let Some(group) = self.places.get_mut(&place) {
+            group.retain(|other| *other != listener.0);
+            if group.is_empty() {
+                self.places.remove(&place);
+            }
+        }
+        Some(socket)
+    }
+
+    /// The listener for a connection: of those at the place that says most of the address, always
+    /// the same one, as long as no other comes or goes.
+    pub(super) fn for_connection(
+        &self,
+        to: SocketAddr,
+        tuple: &Tuple,
+        hashing: &Hashing,
+    ) -> Option<Key> {
+        let every = match to.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let places = [Some(bits(to.ip())), Some(bits(every)), None];
+        let group = places.into_iter().find_map(|place| self.places.get(&(place, to.port())));
+        choose(group?, tuple, hashing)
+    }
+
+    /// The listener that has what a connection was to one that has ended.
+    pub(super) fn heir(
+        &self,
+        gone: &ListenSocket,
+        tuple: &Tuple,
+        hashing: &Hashing,
+    ) -> Option<Key> {
+        let heir = choose(self.at(&gone.place()), tuple, hashing)?;
+        self.sockets.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
+    }
+
+    /// Has a connection wait at a listener, if that has room.
+    pub(super) fn offer(&mut self, listener: Key, key: Key) -> bool {
+        let Some(socket) = self.sockets.get_mut(listener).filter(|it| !it.is_full()) else {
+            return false;
+        };
+        socket.accepted.push_back(key);
+        if socket.accepted.len() == 1 {
+            self.acceptable.push_back(Listener(listener));
+        }
+        true
+    }
+
+    /// The first connection that waits at a listener.
+    pub(super) fn accept(&mut self, listener: Listener) -> Option<Key> {
+        self.sockets.get_mut(listener.0)?.accepted.pop_front()
+    }
+
+    /// True if [`Listeners::poll_acceptable`] has something.
+    #[inline]
+    pub(super) fn has_acceptable(&self) -> bool {
+        !self.acceptable.is_empty()
+    }
+
+    /// One that has something to be accepted, and nobody was told.
+    pub(super) fn poll_acceptable(&mut self) -> Option<Listener> {
+        self.acceptable.pop_front()
+    }
+}
+
+fn choose(group: &[Key], tuple: &Tuple, hashing: &Hashing) -> Option<Key> {
+    if group.len() < 2 {
+        return group.first().copied();
+    }
+    let share = u128::from(hashing.hash_one(tuple)) * group.len() as u128;
+    group.get((share >> 64) as usize).copied()
+}
