@@ -17,27 +17,33 @@
 //! followed by [`Sockets::handle_events`], which tells the owner of what has changed.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::collections::BTreeSet;
 
 use clearway_base::Time;
 
 use crate::connection::{Info, Status};
 use crate::event::{End, Readiness};
 use crate::extent::{Extent, Memory};
-use crate::stack::{Error, Event, Listener, Stack};
+use crate::stack::{Event, Stack};
 use crate::state::State;
 use crate::table::{Key, Slab};
 
+mod closing;
+mod entry;
 mod fault;
+mod holders;
+mod names;
+mod opening;
 mod options;
 mod ports;
 mod ready;
+mod transfer;
 
+use entry::{Entry, Phase};
 pub use fault::Fault;
+use holders::Holders;
+use names::Names;
 pub use options::SocketOptions;
 pub use ready::Ready;
-
-use ports::{Claim, Place};
 
 /// Names a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,81 +90,21 @@ pub trait Owner: Memory {
     fn changed(&mut self, socket: Socket);
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Idle,
-    /// With its backlog.
-    Listening(Listener, u32),
-    /// Or about to be, or no longer.
-    Connected(Key),
-}
-
-#[derive(Debug)]
-struct Entry {
-    family: Family,
-    options: SocketOptions,
-    phase: Phase,
-    /// This end; unspecified, and 0, where it is not known yet.
-    local: SocketAddr,
-    /// A program has said what this end is.
-    is_bound: bool,
-    remote: Option<SocketAddr>,
-    error: Option<Fault>,
-    /// The connection has been open.
-    was_open: bool,
-    /// The program knows it.
-    is_told: bool,
-    /// An attempt to connect has failed, and nobody has been told by `connect`.
-    has_failed: bool,
-    /// Nobody wants to read any more.
-    is_deaf: bool,
-    /// The last send has said that more will come.
-    has_more: bool,
-    /// The program has let go of it.
-    is_closed: bool,
-}
-
-impl Entry {
-    fn place(&self) -> Place {
-        Place::new(self.local.ip(), self.options.v6_only)
-    }
-
-    fn claim(&self) -> Claim {
-        Claim {
-            place: self.place(),
-            shares: self.options.reuse_address,
-            shares_with_listeners: self.options.reuse_port,
-            listens: matches!(self.phase, Phase::Listening(..)),
-        }
-    }
-}
-
 /// All sockets of a stack.
 #[derive(Debug)]
 pub struct Sockets {
     stack: Stack,
     table: Slab<Entry>,
-    /// By the indexes of connections, and of listeners.
-    of_connection: Vec<Option<Socket>>,
-    of_listener: Vec<Option<Socket>>,
-    /// Those that have a port.
-    ports: BTreeSet<(u16, Socket)>,
+    names: Names,
+    holders: Holders,
 }
-
-/// More connections than these never wait at a listener.
-const BACKLOG_MAX: u32 = 4096;
 
 impl Sockets {
     /// The sockets of a stack, which has none so far; `sockets_max` at most.
     #[must_use]
     pub fn new(stack: Stack, sockets_max: u32) -> Self {
-        Self {
-            stack,
-            table: Slab::new(sockets_max),
-            of_connection: Vec::new(),
-            of_listener: Vec::new(),
-            ports: BTreeSet::new(),
-        }
+        let (names, holders) = (Names::default(), Holders::default());
+        Self { stack, table: Slab::new(sockets_max), names, holders }
     }
 
     /// The stack below, for what comes and what leaves.
@@ -186,342 +132,7 @@ impl Sockets {
 
     /// A new one.
     pub fn socket(&mut self, family: Family, options: SocketOptions) -> Result<Socket, Fault> {
-        let entry = Entry {
-            family,
-            options,
-            phase: Phase::Idle,
-            local: family.any(),
-            is_bound: false,
-            remote: None,
-            error: None,
-            was_open: false,
-            is_told: false,
-            has_failed: false,
-            is_deaf: false,
-            has_more: false,
-            is_closed: false,
-        };
-        self.table.insert(entry).map(Socket).ok_or(Fault::Full)
-    }
-
-    /// Says what this end is. A port of 0 stands for any that is free.
-    pub fn bind(
-        &mut self,
-        socket: Socket,
-        local: SocketAddr,
-        network: &impl Network,
-    ) -> Result<(), Fault> {
-        let entry = self.entry(socket)?;
-        if entry.is_bound || entry.phase != Phase::Idle {
-            return Err(Fault::Invalid);
-        }
-        let local = canonical(local);
-        check_family(entry, local)?;
-        if !local.ip().is_unspecified() && !network.is_own(local.ip()) {
-            return Err(Fault::NotAvailable);
-        }
-        let claim = Claim { place: Place::new(local.ip(), entry.options.v6_only), ..entry.claim() };
-        let port = match local.port() {
-            0 => self.free_port(local.ip(), local, &claim)?,
-            port => port,
-        };
-        let is_guarded = !claim.is_shared() && self.stack.is_guarded(local.ip(), port);
-        if is_guarded || self.is_taken(socket, port, &claim) {
-            return Err(Fault::InUse);
-        }
-        self.set_local(socket, SocketAddr::new(local.ip(), port));
-        self.entry_mut(socket)?.is_bound = true;
-        Ok(())
-    }
-
-    /// Lets others connect; so many connections, and one, may wait to be accepted.
-    pub fn listen(
-        &mut self,
-        socket: Socket,
-        backlog: u32,
-        network: &impl Network,
-    ) -> Result<(), Fault> {
-        let backlog = backlog.min(BACKLOG_MAX) + 1;
-        match self.entry(socket)?.phase {
-            Phase::Connected(_) => return Err(Fault::Invalid),
-            Phase::Listening(listener, _) => {
-                self.entry_mut(socket)?.phase = Phase::Listening(listener, backlog);
-                return self.apply(socket);
-            }
-            Phase::Idle => {}
-        }
-        if self.entry(socket)?.local.port() == 0 {
-            let any = self.entry(socket)?.family.any();
-            self.bind(socket, any, network)?;
-        }
-        let entry = self.entry(socket)?;
-        let (claim, port) = (Claim { listens: true, ..entry.claim() }, entry.local.port());
-        if self.is_taken(socket, port, &claim) {
-            return Err(Fault::InUse);
-        }
-        let settings = self.entry(socket)?.options.of_listener();
-        let address = claim.place.address();
-        let beside = self.stack.listeners_on(address, port).next();
-        let listener = match beside {
-            Some(other) => self.stack.listen_beside(other, backlog, settings),
-            None => self.stack.listen(address, port, backlog, network.mtu(), settings),
-        };
-        let listener = listener.map_err(|_| Fault::InUse)?;
-        note(&mut self.of_listener, listener.0, Some(socket));
-        self.entry_mut(socket)?.phase = Phase::Listening(listener, backlog);
-        Ok(())
-    }
-
-    /// A connection that has come to a listener, and its peer.
-    pub fn accept(&mut self, socket: Socket) -> Result<(Socket, SocketAddr), Fault> {
-        let entry = self.entry(socket)?;
-        let Phase::Listening(listener, _) = entry.phase else {
-            return Err(Fault::Invalid);
-        };
-        if self.table.is_full() {
-            return Err(Fault::Full);
-        }
-        let (family, options) = (entry.family, entry.options);
-        let key = self.stack.accept(listener).ok_or(Fault::WouldBlock)?;
-        let info = self.stack.info(key).ok_or(Fault::Unknown)?;
-        let accepted = self.socket(family, options)?;
-        self.set_local(accepted, info.local);
-        note(&mut self.of_connection, key, Some(accepted));
-        let entry = self.entry_mut(accepted)?;
-        entry.remote = Some(info.remote);
-        entry.phase = Phase::Connected(key);
-        entry.was_open = true;
-        entry.is_told = true;
-        Ok((accepted, info.remote))
-    }
-
-    /// Begins to connect: [`Fault::InProgress`] where all is well. [`Sockets::outcome`] says what
-    /// becomes of it; and so does the next call of this, once.
-    pub fn connect(
-        &mut self,
-        now: Time,
-        socket: Socket,
-        remote: SocketAddr,
-        network: &impl Network,
-    ) -> Result<(), Fault> {
-        let entry = self.entry_mut(socket)?;
-        match entry.phase {
-            Phase::Listening(..) => return Err(Fault::Connected),
-            Phase::Connected(_) if entry.is_told => return Err(Fault::Connected),
-            Phase::Connected(_) if entry.was_open => return self.outcome(socket),
-            Phase::Connected(_) => return Err(Fault::Already),
-            Phase::Idle if entry.has_failed => return Err(take_failure(entry)),
-            Phase::Idle => {}
-        }
-        let remote = canonical(remote);
-        check_family(entry, remote)?;
-        let (source, mtu) = network.route(remote.ip()).ok_or(Fault::NoRoute)?;
-        let (bound, settings, claim) =
-            (entry.local, entry.options.of_connection(false), entry.claim());
-        let address = if bound.ip().is_unspecified() { source } else { bound.ip() };
-        let port = match bound.port() {
-            0 => self.free_port(address, remote, &claim)?,
-            port => port,
-        };
-        let local = SocketAddr::new(address, port);
-        let key = self.stack.connect(now, local, remote, mtu, settings);
-        let key = key.map_err(|error| match error {
-            Error::Family => Fault::Family,
-            Error::NoHost => Fault::NoRoute,
-            _ => Fault::NotAvailable,
-        })?;
-        self.set_local(socket, local);
-        note(&mut self.of_connection, key, Some(socket));
-        let entry = self.entry_mut(socket)?;
-        entry.remote = Some(remote);
-        entry.phase = Phase::Connected(key);
-        entry.was_open = false;
-        entry.is_told = false;
-        entry.is_deaf = false;
-        Err(Fault::InProgress)
-    }
-
-    /// What has become of an attempt to connect: [`Fault::InProgress`] as long as nobody knows.
-    pub fn outcome(&mut self, socket: Socket) -> Result<(), Fault> {
-        let entry = self.entry_mut(socket)?;
-        match entry.phase {
-            Phase::Connected(_) if entry.was_open => {
-                entry.is_told = true;
-                Ok(())
-            }
-            Phase::Connected(_) => Err(Fault::InProgress),
-            _ => Err(take_failure(entry)),
-        }
-    }
-
-    /// Ends the connection, or the listener, at once. The socket can be used again, with the port
-    /// that a program has given it.
-    pub fn disconnect(
-        &mut self,
-        now: Time,
-        socket: Socket,
-        owner: &mut impl Owner,
-    ) -> Result<(), Fault> {
-        match self.entry(socket)?.phase {
-            Phase::Idle => {}
-            Phase::Listening(listener, _) => self.unlisten(now, listener, owner),
-            Phase::Connected(key) => {
-                self.stack.abort(now, key);
-                self.forget(now, key, owner);
-            }
-        }
-        let entry = self.entry_mut(socket)?;
-        entry.phase = Phase::Idle;
-        entry.remote = None;
-        entry.error = None;
-        entry.has_failed = false;
-        self.release_port(socket);
-        Ok(())
-    }
-
-    /// How many bytes may be sent now.
-    pub fn send_room(&mut self, socket: Socket) -> Result<u64, Fault> {
-        let entry = self.entry_mut(socket)?;
-        if let Some(error) = entry.error.take() {
-            return Err(error);
-        }
-        let Phase::Connected(key) = entry.phase else {
-            return Err(Fault::Closed);
-        };
-        let options = entry.options;
-        let status = self.stack.status(key).ok_or(Fault::Unknown)?;
-        if status.is_shut || is_over(&status) {
-            return Err(Fault::Closed);
-        }
-        match options.room(&status) {
-            _ if is_opening(&status) => Err(Fault::WouldBlock),
-            0 => Err(Fault::WouldBlock),
-            room => Ok(room),
-        }
-    }
-
-    /// Sends what is in `extent`, which is the stack's until [`Owner::sent`]. If `has_more`, what
-    /// does not fill a segment waits for it.
-    pub fn send(&mut self, socket: Socket, extent: Extent, has_more: bool) -> Result<(), Fault> {
-        let key = self.connection(socket)?;
-        self.stack.send(key, extent).map_err(|error| match error {
-            Error::Full => Fault::WouldBlock,
-            _ => Fault::Closed,
-        })?;
-        let entry = self.entry_mut(socket)?;
-        if core::mem::replace(&mut entry.has_more, has_more) != has_more {
-            self.apply(socket)?;
-        }
-        Ok(())
-    }
-
-    /// The next bytes that have come, at most so many; `None` if there will be no more. The window
-    /// stays smaller by them until [`Sockets::release`].
-    pub fn recv(&mut self, socket: Socket, most: u32) -> Result<Option<Extent>, Fault> {
-        if let Ok(key) = self.connection(socket)
-            && let Some(extent) = self.stack.recv_at_most(key, most)
-        {
-            return Ok(Some(extent));
-        }
-        self.why_nothing(socket)
-    }
-
-    /// What [`Sockets::recv`] would give, which stays where it is; or what it would say.
-    pub fn peek(&mut self, socket: Socket) -> Result<Vec<Extent>, Fault> {
-        let waiting: Vec<Extent> = match self.connection(socket) {
-            Ok(key) => self.stack.unread(key).collect(),
-            Err(_) => Vec::new(),
-        };
-        if waiting.is_empty() { self.why_nothing(socket).map(|_| waiting) } else { Ok(waiting) }
-    }
-
-    /// There is nothing to read.
-    fn why_nothing(&mut self, socket: Socket) -> Result<Option<Extent>, Fault> {
-        let entry = self.entry_mut(socket)?;
-        if let Some(error) = entry.error.take() {
-            return Err(error);
-        }
-        match entry.phase {
-            Phase::Connected(_) if entry.is_deaf => Ok(None),
-            Phase::Connected(key) => match self.stack.status(key) {
-                Some(status) if !status.is_finished && !is_over(&status) => Err(Fault::WouldBlock),
-                _ => Ok(None),
-            },
-            Phase::Idle if entry.has_failed => Ok(None),
-            _ => Err(Fault::NotConnected),
-        }
-    }
-
-    /// The program is done with so many bytes of what it has received.
-    pub fn release(&mut self, socket: Socket, bytes: u64) {
-        if let Ok(key) = self.connection(socket) {
-            self.stack.release(key, bytes);
-        }
-    }
-
-    /// Nothing will be received, or sent, any more.
-    pub fn shutdown(
-        &mut self,
-        now: Time,
-        socket: Socket,
-        receive: bool,
-        send: bool,
-        owner: &mut impl Owner,
-    ) -> Result<(), Fault> {
-        let entry = self.entry_mut(socket)?;
-        let key = match entry.phase {
-            Phase::Idle => return Err(Fault::NotConnected),
-            Phase::Listening(..) if receive => return self.disconnect(now, socket, owner),
-            Phase::Listening(..) => return Ok(()),
-            Phase::Connected(_) if !entry.was_open => return self.disconnect(now, socket, owner),
-            Phase::Connected(key) => key,
-        };
-        entry.is_deaf |= receive;
-        if self.stack.status(key).is_none_or(|status| is_over(&status)) {
-            return Err(Fault::NotConnected);
-        }
-        if send {
-            self.stack.shutdown(key);
-        }
-        owner.changed(socket);
-        Ok(())
-    }
-
-    /// The program lets go of a socket. What it has sent is sent, unless it wants it otherwise
-    /// ([`SocketOptions::linger_ns`]); whether that is done [`Sockets::is_lingering`] says.
-    pub fn close(
-        &mut self,
-        now: Time,
-        socket: Socket,
-        owner: &mut impl Owner,
-    ) -> Result<(), Fault> {
-        let entry = self.entry_mut(socket)?;
-        entry.is_closed = true;
-        match entry.phase {
-            Phase::Idle => self.remove(socket),
-            Phase::Listening(listener, _) => {
-                self.unlisten(now, listener, owner);
-                self.remove(socket);
-            }
-            Phase::Connected(key) => {
-                if entry.options.linger_ns == Some(0) {
-                    self.stack.abort(now, key);
-                } else {
-                    self.stack.close(now, key);
-                }
-                self.remove_if_over(now, socket, key, owner);
-            }
-        }
-        Ok(())
-    }
-
-    /// True if a socket that was closed has something to send, or to hear that it has arrived.
-    #[must_use]
-    pub fn is_lingering(&self, socket: Socket) -> bool {
-        let status = self.connection(socket).ok().and_then(|key| self.stack.status(key));
-        status.is_some_and(|status| {
-            matches!(status.state, State::FinWait1 | State::Closing | State::LastAck)
-        })
+        self.table.insert(Entry::new(family, options)).map(Socket).ok_or(Fault::Full)
     }
 
     /// What can be done with a socket.
@@ -609,12 +220,10 @@ impl Sockets {
         while let Some(event) = self.stack.poll_event() {
             match event {
                 Event::Acceptable(listener) => {
-                    let socket = self.of_listener.get(listener.0.index() as usize);
-                    socket.copied().flatten().into_iter().for_each(|it| owner.changed(it));
+                    self.names.of_listener(listener).into_iter().for_each(|it| owner.changed(it));
                 }
                 Event::Connection(key, readiness) => {
-                    let socket = self.of_connection.get(key.index() as usize).copied().flatten();
-                    if let Some(socket) = socket {
+                    if let Some(socket) = self.names.of_connection(key) {
                         self.handle_readiness(now, socket, key, readiness, owner);
                         owner.changed(socket);
                     }
@@ -692,100 +301,16 @@ impl Sockets {
     fn set_local(&mut self, socket: Socket, local: SocketAddr) {
         if let Some(entry) = self.table.get_mut(socket.0) {
             entry.local = local;
-            self.ports.insert((local.port(), socket));
+            self.holders.add(local.port(), socket);
         }
     }
 
     /// A port that no program has asked for is free again.
     fn release_port(&mut self, socket: Socket) {
         if let Some(entry) = self.table.get_mut(socket.0).filter(|entry| !entry.is_bound) {
-            self.ports.remove(&(entry.local.port(), socket));
+            self.holders.remove(entry.local.port(), socket);
             entry.local = entry.family.any();
         }
-    }
-
-    fn remove(&mut self, socket: Socket) {
-        if let Some(entry) = self.table.remove(socket.0) {
-            self.ports.remove(&(entry.local.port(), socket));
-        }
-    }
-
-    fn remove_if_over(&mut self, now: Time, socket: Socket, key: Key, owner: &mut impl Owner) {
-        if self.stack.status(key).is_none_or(|status| is_over(&status)) {
-            self.forget(now, key, owner);
-            self.remove(socket);
-        }
-    }
-
-    /// A connection is nobody's any more.
-    fn forget(&mut self, now: Time, key: Key, owner: &mut impl Owner) {
-        while let Some(extent) = self.stack.pop_sent(key) {
-            owner.sent(extent);
-        }
-        self.stack.forget(now, key, owner);
-        note(&mut self.of_connection, key, None);
-    }
-
-    fn unlisten(&mut self, now: Time, listener: Listener, owner: &mut impl Owner) {
-        self.stack.unlisten(now, listener, owner);
-        note(&mut self.of_listener, listener.0, None);
-    }
-
-    /// True if a socket may not have `port` because another one has it.
-    fn is_taken(&self, socket: Socket, port: u16, claim: &Claim) -> bool {
-        let others = self.ports.range((port, FIRST)..).take_while(|(other, _)| *other == port);
-        others
-            .filter(|(_, other)| *other != socket)
-            .filter_map(|(_, other)| self.table.get(other.0))
-            .any(|other| claim.excludes(&other.claim()))
-    }
-
-    fn free_port(
-        &mut self,
-        local: IpAddr,
-        remote: SocketAddr,
-        claim: &Claim,
-    ) -> Result<u16, Fault> {
-        let Self { stack, ports, table, .. } = self;
-        let is_free = |port| {
-            let mut others = ports.range((port, FIRST)..).take_while(|(other, _)| *other == port);
-            // Those that no program has asked for may be shared by connections to different peers.
-            !others.any(|(_, other)| {
-                let other = table.get(other.0).filter(|other| other.is_bound);
-                other.is_some_and(|other| other.place().overlaps(&claim.place))
-            })
-        };
-        stack.choose_port(local, remote, is_free).map_err(|_| Fault::NotAvailable)
-    }
-}
-
-/// Before all others.
-const FIRST: Socket = Socket(Key { index: 0, generation: 0 });
-
-fn note(sockets: &mut Vec<Option<Socket>>, key: Key, socket: Option<Socket>) {
-    let index = key.index() as usize;
-    if sockets.len() <= index {
-        sockets.resize(index + 1, None);
-    }
-    sockets[index] = socket;
-}
-
-/// An attempt to connect has failed, and whoever tried is told.
-fn take_failure(entry: &mut Entry) -> Fault {
-    entry.has_failed = false;
-    entry.error.take().unwrap_or(Fault::Aborted)
-}
-
-/// IPv4 addresses as such.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-fn check_family(entry: &Entry, address: SocketAddr) -> Result<(), Fault> {
-    match (entry.family, address) {
-        (Family::V4, SocketAddr::V6(_)) => Err(Fault::Family),
-        (Family::V6, SocketAddr::V4(_)) if entry.options.v6_only => Err(Fault::NoRoute),
-        _ => Ok(()),
     }
 }
 

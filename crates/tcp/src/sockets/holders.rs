@@ -1,0 +1,29 @@
+//! Which sockets have which port, whether a program has asked for it or not.
+
+use std::collections::BTreeSet;
+
+use super::Socket;
+use crate::table::Key;
+
+/// Sockets that have a port.
+#[derive(Debug, Default)]
+pub(super) struct Holders(BTreeSet<(u16, Socket)>);
+
+/// Before all others.
+const FIRST: Socket = Socket(Key { index: 0, generation: 0 });
+
+impl Holders {
+    pub(super) fn add(&mut self, port: u16, socket: Socket) {
+        self.0.insert((port, socket));
+    }
+
+    pub(super) fn remove(&mut self, port: u16, socket: Socket) {
+        self.0.remove(&(port, socket));
+    }
+
+    /// Those that have this one.
+    pub(super) fn of(&self, port: u16) -> impl Iterator<Item = Socket> + '_ {
+        let sockets = self.0.range((port, FIRST)..).take_while(move |(other, _)| *other == port);
+        sockets.map(|(_, socket)| *socket)
+    }
+}
