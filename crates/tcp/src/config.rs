@@ -88,7 +88,8 @@ pub struct Settings {
     pub ecn: bool,
     /// The largest segment, if it is to be less than what the path takes.
     pub segment_bytes_max: Option<u16>,
-    /// What the IP headers of its packets say: IP_TTL and IP_TOS, IPV6_UNICAST_HOPS and IPV6_TCLASS.
+    /// What the IP headers of its packets say: IP_TTL and IP_TOS, IPV6_UNICAST_HOPS and
+    /// IPV6_TCLASS.
     pub ip: IpFields,
     /// How long an acknowledgement may wait: RFC 9293, section 3.8.6.3, allows less than half a
     /// second.

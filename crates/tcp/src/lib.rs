@@ -15,7 +15,8 @@
 //!                │
 //!              Stack ── table ─┬─ Connection ─┬─ rcv ── reassembly, ack
 //!                │             │              ├─ snd ── scoreboard ── rack, tlp, frto
-//!                │             │              └─ rto, prr, cc, timestamps, ecn, mtu, search, timers
+//!                │             │              ├─ rto, prr, cc, timestamps, ecn
+//!                │             │              └─ mtu, search, timers
 //!                ├── listen: half-open connections, cookies
 //!                ├── time_wait
 //!                └── deadlines: when each is to be looked at

@@ -186,8 +186,8 @@ impl HalfOpen {
         Transmit::bare(self.local, self.remote, repr, settings.ip)
     }
 
-    /// RFC 7323, section 5.3, R1, as for a connection: whether a segment may be of the peer that has
-    /// sent the SYN. `None` if it is to be dropped without a word (section 3.2).
+    /// RFC 7323, section 5.3, R1, as for a connection: whether a segment may be of the peer that
+    /// has sent the SYN. `None` if it is to be dropped without a word (section 3.2).
     pub(crate) fn is_recent(&self, repr: &Repr) -> Option<bool> {
         let Some(recent) = self.offer.timestamp else { return Some(true) };
         repr.options.timestamps.map(|option| !is_before(option.value, recent))

@@ -346,7 +346,8 @@ impl Connection {
             rtt_ns: latest_ns.unwrap_or(self.rto.latest_ns()),
             smoothed_rtt_ns: self.rto.smoothed_ns().unwrap_or(0),
             min_rtt_ns: self.rto.min_ns(),
-            // RFC 5681, section 3.1: for "each ACK received that cumulatively acknowledges new data".
+            // RFC 5681, section 3.1: for "each ACK received that cumulatively acknowledges new
+            // data".
             window_limited: seen.advances && self.was_window_limited(seen),
             marked: seen.marked,
         });

@@ -144,7 +144,8 @@ impl Connection {
             return Reply::Nothing;
         }
         if !repr.flags.contains(Flags::SYN) {
-            return Reply::Nothing; // "if neither of the SYN or RST bits is set, then drop the segment"
+            // "if neither of the SYN or RST bits is set, then drop the segment and return"
+            return Reply::Nothing;
         }
         self.agree(now, repr.sequence, &repr.options);
         self.last_heard = now;

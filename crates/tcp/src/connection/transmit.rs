@@ -100,9 +100,10 @@ impl Connection {
         None
     }
 
-    /// Where a segment without data is acceptable to the peer: in its window. A peer that has closed
-    /// it has not kept what a probe has sent behind it (RFC 9293, section 3.10.7.4: with a window of
-    /// zero, SEG.SEQ = RCV.NXT), and would drop this one, and the window that it opens, unread.
+    /// Where a segment without data is acceptable to the peer: in its window. A peer that has
+    /// closed it has not kept what a probe has sent behind it (RFC 9293, section 3.10.7.4: with a
+    /// window of zero, SEG.SEQ = RCV.NXT), and would drop this one, and the window that it opens,
+    /// unread.
     #[inline]
     fn acceptable(&self) -> u64 {
         let next = self.snd.next();

@@ -28,7 +28,8 @@ impl core::fmt::Display for Error {
             Self::InUse => "The port is in use, or no more connections are allowed.",
             Self::Family => "IPv4 and IPv6 addresses cannot be connected.",
             Self::NoHost => {
-                "A connection needs the address of one host: not 0.0.0.0, ::, broadcast or multicast."
+                "A connection needs the address of one host: not 0.0.0.0, ::, broadcast or \
+                 multicast."
             }
         })
     }

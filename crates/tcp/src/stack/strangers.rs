@@ -161,7 +161,8 @@ impl Stack {
         }
         let ends_behind = ahead + arrival.length() as i64 > 0;
         if !(is_in_window || ahead < 0 && ends_behind) {
-            // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply".
+            // "If an incoming segment is not acceptable, an acknowledgment should be sent in
+            // reply".
             return self.challenge(now, &half_open);
         }
         if !repr.flags.contains(Flags::ACK) {

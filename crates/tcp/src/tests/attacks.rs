@@ -363,8 +363,8 @@ fn a_connection_without_room_leaves_time_wait_alone() {
     assert_eq!(host.stack.waiting().1, 0);
 }
 
-/// An app that listens and ends that, again and again, does not look at what has begun to connect to
-/// others each time.
+/// An app that listens and ends that, again and again, does not look at what has begun to connect
+/// to others each time.
 #[test]
 fn a_listener_that_ends_looks_at_its_own_alone() {
     let (mut host, now) = host(Config::default(), Settings::default());

@@ -60,8 +60,8 @@ cases! {
         < . 1:1(0) ack 2 win 0
         state FIN-WAIT-2";
 
-    /// RFC 6429, 4: who has closed waits for a window as long as for an acknowledgement. A peer that
-    /// never opens it, and answers all probes, does not keep what nobody wants any more.
+    /// RFC 6429, 4: who has closed waits for a window as long as for an acknowledgement. A peer
+    /// that never opens it, and answers all probes, does not keep what nobody wants any more.
     a_window_that_stays_closed_when_its_app_has_closed: established() => "
         set retries=3
         < . 1:1(0) ack 1 win 0

@@ -91,7 +91,10 @@ cases! {
         recovery open; window 7000";
 
     /// RFC 2018, 3: beside timestamps there is room for three blocks.
-    three_blocks_beside_timestamps: established_with("sack timestamps", "mss 1000,sackOK,TS val 100 ecr 0") => "
+    three_blocks_beside_timestamps: established_with(
+        "sack timestamps",
+        "mss 1000,sackOK,TS val 100 ecr 0",
+    ) => "
         < . 101:201(100) ack 1 <TS val 100 ecr 1000>; > . 1:1(0) ack 1
         < . 301:401(100) ack 1 <TS val 100 ecr 1000>; > . 1:1(0) ack 1
         < . 501:601(100) ack 1 <TS val 100 ecr 1000>; > . 1:1(0) ack 1

@@ -398,7 +398,7 @@ cases! {
 
     /// RFC 7323, 5.3, R1: "SEG.TSval < TS.Recent [...] then treat the arriving segment as not
     /// acceptable: Send an acknowledgment in reply [...] and drop the segment".
-    paws: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    paws: with_timestamps() => "
         < . 1:11(10) ack 1 <TS val 200 ecr 0>
         +0.04 > . 1:1(0) ack 11 <TS val 1040 ecr 200>
         < . 11:21(10) ack 1 <TS val 150 ecr 0>
@@ -406,32 +406,32 @@ cases! {
         unread 10";
 
     /// RFC 7323, 5.3: "and if the RST bit is not set".
-    paws_is_not_for_resets: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    paws_is_not_for_resets: with_timestamps() => "
         < R. 1:1(0) ack 1 <TS val 50 ecr 0>
         state CLOSED";
 
     /// RFC 7323, 3.2: "If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently
     /// drop the segment."
-    a_segment_without_its_timestamp: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    a_segment_without_its_timestamp: with_timestamps() => "
         < . 1:11(10) ack 1
         unread 0";
 
     /// RFC 7323, 4.3: only "SEG.SEQ <= Last.ACK.sent": a later segment does not set what is echoed.
-    timestamps_of_what_is_out_of_order: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    timestamps_of_what_is_out_of_order: with_timestamps() => "
         < . 11:21(10) ack 1 <TS val 300 ecr 0>
         > . 1:1(0) ack 1 <TS val 1000 ecr 100>
         < . 1:11(10) ack 1 <TS val 290 ecr 0>
         > . 1:1(0) ack 21 <TS val 1000 ecr 290>";
 
     /// RFC 7323, 4.3: a delayed acknowledgement echoes the first of the segments that it is for.
-    timestamps_of_a_delayed_acknowledgement: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    timestamps_of_a_delayed_acknowledgement: with_timestamps() => "
         < . 1:11(10) ack 1 <TS val 200 ecr 0>
         < . 11:21(10) ack 1 <TS val 210 ecr 0>
         +0.04 > . 1:1(0) ack 21 <TS val 1040 ecr 200>";
 
     /// RFC 7323, 4: with timestamps what was sent again is measured, too: SRTT is an eighth of 48
     /// ms after this.
-    timestamps_measure_retransmissions: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    timestamps_measure_retransmissions: with_timestamps() => "
         send 10
         > P. 1:11(10) ack 1 <TS val 1000 ecr 100>
         +0.2 > P. 1:11(10) ack 1 <TS val 1200 ecr 100>
@@ -439,7 +439,7 @@ cases! {
         rtt_ms 6";
 
     /// RFC 7323, 5.5: after 24 days without a segment TS.Recent is not valid.
-    paws_after_24_days: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    paws_after_24_days: with_timestamps() => "
         +2160000 < . 1:11(10) ack 1 <TS val 50 ecr 0>
         unread 10
         +0.04 > . 1:1(0) ack 11";
@@ -641,14 +641,19 @@ cases! {
         +5 < S 1:1(0)
         > . 1:1(0) ack 1";
 
-    /// The same outside of the window, and of those that are old by their timestamps: the answer to a
-    /// SYN is a challenge "irrespective of the sequence number".
-    challenges_from_outside_are_few: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
-        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
-        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
-        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
-        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
-        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1; < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+    /// The same outside of the window, and of those that are old by their timestamps: the answer to
+    /// a SYN is a challenge "irrespective of the sequence number".
+    challenges_from_outside_are_few: with_timestamps() => "
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1
+        < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1
+        < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1
+        < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1
+        < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
+        < S 20001:20001(0) <TS val 101 ecr 0>; > . 1:1(0) ack 1
+        < S 1:1(0) <TS val 1 ecr 0>; > . 1:1(0) ack 1
         < S 20001:20001(0) <TS val 101 ecr 0>; < S 1:1(0) <TS val 1 ecr 0>
         +5 < S 20001:20001(0) <TS val 101 ecr 0>
         > . 1:1(0) ack 1";
@@ -674,8 +679,9 @@ cases! {
     /// 3465).
     split_acknowledgements: established() => "
         send 1000; > P. 1:1001(1000) ack 1
-        < . 1:1(0) ack 101; < . 1:1(0) ack 201; < . 1:1(0) ack 301; < . 1:1(0) ack 401; < . 1:1(0) ack 501
-        < . 1:1(0) ack 601; < . 1:1(0) ack 701; < . 1:1(0) ack 801; < . 1:1(0) ack 901; < . 1:1(0) ack 1001
+        < . 1:1(0) ack 101; < . 1:1(0) ack 201; < . 1:1(0) ack 301; < . 1:1(0) ack 401
+        < . 1:1(0) ack 501; < . 1:1(0) ack 601; < . 1:1(0) ack 701; < . 1:1(0) ack 801
+        < . 1:1(0) ack 901; < . 1:1(0) ack 1001
         window 10000";
 
     /// RFC 5682, 3.1: after a timeout and one acknowledgement "transmit up to two new [...]
@@ -711,8 +717,8 @@ cases! {
         < . 1:1(0) ack 3001
         recovery open";
 
-    /// The same: new segments cannot be sent if "the receiver window is full", and nothing is waited
-    /// for that will not come.
+    /// The same: new segments cannot be sent if the receiver's window is full, and nothing is
+    /// waited for that will not come.
     f_rto_goes_on_if_the_window_is_full: established_with("sack", "mss 1000,sackOK") => "
         < . 1:1(0) ack 1 win 3000
         send 9000
@@ -728,7 +734,7 @@ cases! {
 
     /// RFC 3522, 3.2: an acknowledgement of a retransmission that echoes an older timestamp is of
     /// the original.
-    timestamps_undo_a_retransmission_for_nothing: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+    timestamps_undo_a_retransmission_for_nothing: with_timestamps() => "
         send 900
         > P. 1:901(900) ack 1
         +0.2 > P. 1:901(900) ack 1

@@ -1,14 +1,14 @@
 //! Scripts against one stack: a line per segment, much as packetdrill has them.
 //!
 //! ```text
-//! < S 0:0(0) win 1000 <mss 1460>      this segment comes; numbers are relative to each side's first
-//! > S. 0:0(0) ack 1 <mss 1460>        this one leaves; options and window are compared if they stand there
+//! < S 0:0(0) win 1000 <mss 1460>      this segment comes; numbers are from each side's first on
+//! > S. 0:0(0) ack 1 <mss 1460>        this one leaves; options and window are compared if there
 //! +0.2 > . 1:1001(1000) ack 1         ... 0.2 s after what stands before, within a millisecond
 //! +1 < . 1:1(0) ack 1001 win 1000     time passes, in which nothing leaves; then this comes
 //! +3                                  time passes, in which nothing leaves
 //! < [ce] P. 1:11(10) ack 1            the packet was marked; `> [ect]` one that may be
-//! send 1000                           the app's calls: connect, listen, accept, send, recv, release,
-//!                                     shutdown, close, abort; `fails` in front: it is refused
+//! send 1000                           the app's calls: connect, listen, accept, send, recv,
+//!                                     release, shutdown, close, abort; `fails` in front: refused
 //! state ESTAB                         the state, as `ss` writes it; `end Reset`: why there is none
 //! icmp too_big 1000 seq 1             an ICMP error about a segment
 //! set no_delay                        see `Script::set`
@@ -559,6 +559,11 @@ pub(super) mod begin {
              < . 1:1(0) ack 1 win 10000 {timestamps}
              accept; state ESTAB"
         ))
+    }
+
+    /// With timestamps; the peer's next is 101 or later.
+    pub(in crate::tests) fn with_timestamps() -> Script {
+        established_with("timestamps", "mss 1000,TS val 100 ecr 0")
     }
 
     /// Over a path of 100 ms, with selective acknowledgements and a window of 60000; this end has
