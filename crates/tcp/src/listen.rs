@@ -32,8 +32,6 @@ pub(crate) struct ListenSocket {
     pub(crate) backlog: u32,
     pub(crate) accepted: VecDeque<Key>,
     pub(crate) half_open: BTreeSet<Key>,
-    /// When a cookie was last given out: only then is one that comes back looked at.
-    pub(crate) cookies_until: Time,
 }
 
 /// What is kept of a stranger that has sent a SYN.
@@ -83,7 +81,6 @@ impl ListenSocket {
             backlog: backlog.max(1),
             accepted: VecDeque::new(),
             half_open: BTreeSet::new(),
-            cookies_until: Time::ZERO,
         }
     }
 

@@ -4,6 +4,8 @@ use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
+use clearway_base::Time;
+
 use super::Listener;
 use crate::listen::{ListenSocket, Place};
 use crate::table::{Hashing, Key, Slab, Tuple, bits};
@@ -12,10 +14,19 @@ use crate::table::{Hashing, Key, Slab, Tuple, bits};
 #[derive(Debug)]
 pub(super) struct Listeners {
     sockets: Slab<ListenSocket>,
-    /// Those of one place share what comes to it; in order.
-    places: BTreeMap<Place, Vec<Key>>,
+    places: BTreeMap<Place, Group>,
     /// Those that have something to be accepted since they had nothing.
     acceptable: VecDeque<Listener>,
+}
+
+/// Those of one place, which share what comes to it.
+#[derive(Debug, Default)]
+struct Group {
+    /// In order.
+    listeners: Vec<Key>,
+    /// When the last cookie that one of them has given out is too old: until then one that comes
+    /// back is looked at, and it may come to another of them.
+    cookies_until: Time,
 }
 
 const LISTENERS_MAX: u32 = u16::MAX as u32;
@@ -32,10 +43,10 @@ impl Listeners {
     /// Those that were saved. `None` if two have one key.
     pub(super) fn restore(saved: Vec<(Key, ListenSocket)>) -> Option<Self> {
         let sockets = Slab::restore(LISTENERS_MAX, 0, saved)?;
-        let mut places = BTreeMap::<Place, Vec<Key>>::new();
+        let mut places = BTreeMap::<Place, Group>::new();
         let mut acceptable = VecDeque::new();
         for (key, socket) in sockets.iter() {
-            places.entry(socket.place()).or_default().push(key);
+            places.entry(socket.place()).or_default().listeners.push(key);
             if !socket.accepted.is_empty() {
                 acceptable.push_back(Listener(key));
             }
@@ -63,13 +74,13 @@ impl Listeners {
 
     /// Those at a place.
     pub(super) fn at(&self, place: &Place) -> &[Key] {
-        self.places.get(place).map_or(&[], Vec::as_slice)
+        self.places.get(place).map_or(&[], |group| group.listeners.as_slice())
     }
 
     pub(super) fn insert(&mut self, socket: ListenSocket) -> Option<Listener> {
         let place = socket.place();
         let key = self.sockets.insert(socket)?;
-        let group = self.places.entry(place).or_default();
+        let group = &mut self.places.entry(place).or_default().listeners;
         let at = group.partition_point(|other| *other < key);
         group.insert(at, key);
         Some(Listener(key))
@@ -79,8 +90,8 @@ impl Listeners {
         let socket = self.sockets.remove(listener.0)?;
         let place = socket.place();
         if let Some(group) = self.places.get_mut(&place) {
-            group.retain(|other| *other != listener.0);
-            if group.is_empty() {
+            group.listeners.retain(|other| *other != listener.0);
+            if group.listeners.is_empty() {
                 self.places.remove(&place);
             }
         }
@@ -101,7 +112,7 @@ impl Listeners {
         };
         let places = [Some(bits(to.ip())), Some(bits(every)), None];
         let group = places.into_iter().find_map(|place| self.places.get(&(place, to.port())));
-        choose(group?, tuple, hashing)
+        choose(&group?.listeners, tuple, hashing)
     }
 
     /// The listener that has what a connection was to one that has ended.
@@ -113,6 +124,21 @@ impl Listeners {
     ) -> Option<Key> {
         let heir = choose(self.at(&gone.place()), tuple, hashing)?;
         self.sockets.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
+    }
+
+    /// Until when a cookie may come back to a listener.
+    pub(super) fn cookies_until(&self, listener: Key) -> Time {
+        let place = self.sockets.get(listener).map(ListenSocket::place);
+        let group = place.and_then(|place| self.places.get(&place));
+        group.map_or(Time::ZERO, |group| group.cookies_until)
+    }
+
+    /// One that a listener has given out may come back until then.
+    pub(super) fn expect_cookies(&mut self, listener: Key, until: Time) {
+        let place = self.sockets.get(listener).map(ListenSocket::place);
+        if let Some(group) = place.and_then(|place| self.places.get_mut(&place)) {
+            group.cookies_until = group.cookies_until.max(until);
+        }
     }
 
     /// Has a connection wait at a listener, if that has room.

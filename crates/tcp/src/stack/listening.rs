@@ -38,8 +38,6 @@ impl Stack {
     ) -> Result<Listener, Error> {
         let other = self.listeners.get(listener.0).ok_or(Error::Unknown)?;
         let socket = ListenSocket::new(other.address, other.port, backlog, other.mtu, settings);
-        let cookies_until = other.cookies_until; // theirs may come back to this one
-        let socket = ListenSocket { cookies_until, ..socket };
         self.listeners.insert(socket).ok_or(Error::InUse)
     }
 

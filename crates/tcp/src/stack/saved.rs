@@ -22,11 +22,7 @@ impl Stack {
             secret: self.secret.key(),
             seed: self.random.state(),
             generation: self.connections.next_generation(),
-            listeners: self
-                .listeners
-                .iter()
-                .map(|(key, socket)| save_listener(key, socket))
-                .collect(),
+            listeners: self.listeners.save(),
             connections: self.connections.save(),
             half_open: self.half_open.iter().map(HalfOpen::save).collect(),
             time_waits: self.time_waits.save(),
@@ -62,13 +58,15 @@ impl Stack {
             let (address, port, backlog) = (saved.address, saved.port, saved.backlog);
             let socket = ListenSocket {
                 accepted: saved.accepted.iter().copied().map(Key::restored).collect(),
-                cookies_until: saved.cookies_until,
                 ..ListenSocket::new(address, port, backlog, saved.mtu, saved.settings)
             };
             (Key::restored(saved.key), socket)
         });
         let listeners = Listeners::restore(sockets.collect());
         self.listeners = listeners.ok_or(Invalid("two listeners have one place"))?;
+        for saved in saved {
+            self.listeners.expect_cookies(Key::restored(saved.key), saved.cookies_until);
+        }
         Ok(())
     }
 
@@ -117,16 +115,19 @@ impl Stack {
     }
 }
 
-fn save_listener(key: Key, socket: &ListenSocket) -> SavedListener {
-    SavedListener {
-        key: key.saved(),
-        address: socket.address,
-        port: socket.port,
-        mtu: socket.mtu,
-        settings: socket.settings,
-        backlog: socket.backlog,
-        accepted: socket.accepted.iter().map(|key| key.saved()).collect(),
-        cookies_until: socket.cookies_until,
+impl Listeners {
+    fn save(&self) -> Vec<SavedListener> {
+        let save = |(key, socket): (Key, &ListenSocket)| SavedListener {
+            key: key.saved(),
+            address: socket.address,
+            port: socket.port,
+            mtu: socket.mtu,
+            settings: socket.settings,
+            backlog: socket.backlog,
+            accepted: socket.accepted.iter().map(|key| key.saved()).collect(),
+            cookies_until: self.cookies_until(key),
+        };
+        self.iter().map(save).collect()
     }
 }
 

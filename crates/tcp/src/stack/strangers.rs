@@ -109,8 +109,8 @@ impl Stack {
             return;
         };
         if has_cookie {
-            socket.cookies_until = now + cookie::LIFETIME_NS;
             let reply = half_open.syn_ack(socket, cookie::timestamp(clock, &offer));
+            self.listeners.expect_cookies(listener, now + cookie::LIFETIME_NS);
             self.counters.cookies_sent += 1;
             return self.answers.push(reply);
         }
@@ -313,8 +313,8 @@ impl Stack {
         memory: &mut impl Memory,
     ) {
         let repr = &arrival.repr;
-        let gives_out = self.listeners.get(listener).is_some_and(|it| it.cookies_until > now);
-        if !gives_out || repr.flags.contains(Flags::SYN) {
+        let are_expected = self.listeners.cookies_until(listener) > now;
+        if !are_expected || repr.flags.contains(Flags::SYN) {
             // "Any acknowledgment is bad if it arrives on a connection still in the LISTEN state."
             return self.reply_reset(now, arrival);
         }

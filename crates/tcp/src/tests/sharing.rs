@@ -112,6 +112,22 @@ fn what_waits_at_one_that_ends_is_the_others() {
     assert_eq!(host.stack.listeners(), 0);
 }
 
+/// A cookie of one that has ended is as good at another, also after a restore.
+#[test]
+fn a_cookie_may_come_back_to_another() {
+    let config = Config { cookies: Cookies::Always, ..Config::default() };
+    for gone in 0..2 {
+        let (mut host, listeners) = host(2);
+        host.stack.set_config(config);
+        let number = begin(&mut host, 1000);
+        host.stack.unlisten(NOW, listeners[gone], &mut host.store);
+        host.stack = Stack::restore(host.stack.save(), config, NOW).expect("as it was");
+        finish(&mut host, 1000, number);
+        assert_eq!(host.stack.poll_transmit(NOW, 1).map(|it| it.repr), None, "nobody is reset");
+        assert_eq!(accept(&mut host, &listeners).len(), 1);
+    }
+}
+
 /// What one that ends has for another is no more than that has room for.
 #[test]
 fn what_another_has_no_room_for_is_reset() {
