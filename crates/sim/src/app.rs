@@ -19,6 +19,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
 use clearway_channel::burst::ReceivedBurst;
 use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, Told};
 use clearway_engine::MESSAGE_OVERHEAD;
+use clearway_world::Alarm;
 
 pub(crate) use frames::Radio;
 use operations::Operations;
@@ -28,7 +29,6 @@ use wish::Wishes;
 pub(crate) use wish::{Forbidden, Wish};
 
 use crate::Finding;
-use crate::agenda::Alarm;
 use crate::content::{Name, named_by};
 use crate::control::USER_MIN;
 use crate::host::is_readable;

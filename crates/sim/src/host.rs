@@ -11,10 +11,10 @@ use clearway_engine::{
 };
 use clearway_nic::Queue;
 use clearway_nic::fabric::{Hash, Rss, RssOptions};
+use clearway_world::Alarm;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::agenda::Alarm;
 use crate::app::Character;
 use crate::clock::HostClock;
 use crate::control::{Agreed, ControlPlane};

@@ -180,7 +180,7 @@ impl World {
 
     fn run(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), Finding> {
         while !self.is_over {
-            let Some((at, what)) = self.agenda.next() else {
+            let Some((at, what)) = self.agenda.take() else {
                 return Err(Finding::new("nothing is to happen any more".to_owned()));
             };
             self.now = at;

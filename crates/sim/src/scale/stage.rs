@@ -153,7 +153,7 @@ impl Stage {
 
     /// What happens next. `told` hears what each app is told.
     pub(super) fn step(&mut self, told: &mut dyn FnMut(usize, &Completion)) {
-        let Some((at, what)) = self.agenda.next() else { return };
+        let Some((at, what)) = self.agenda.take() else { return };
         self.now = at;
         match what {
             Happening::Turn { host, engine } => self.turn(host, engine, told),
