@@ -1,5 +1,5 @@
 //! The network: each host has a way up to one switch and a way down from it. What happens to frames
-//! on a way (rate, delay, loss, damage) decides `nic::fabric`'s `Way`; here is who is cut off from
+//! on a way (rate, delay, loss, damage) decides `world`'s `Way`; here is who is cut off from
 //! whom.
 //!
 //! ```text
@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_nic::MacAddress;
-use clearway_nic::fabric::{FaultCounts, Faults, Rate, SlowPath, Way};
+use clearway_nic::fabric::Frame;
+use clearway_world::{FaultCounts, Faults, Rate, SlowPath, Way};
 
 use crate::agenda::{Agenda, Happening};
 use router::{Routed, Router, tag_of};
@@ -142,7 +143,9 @@ impl Network {
         let takes_ns = frame.len() as u64 * 8 * SECOND / port.link.bits_per_s;
         port.busy_until = port.busy_until.max(now) + takes_ns;
         let left = port.busy_until;
-        let Some(fate) = port.up.enter(now, &mut frame, &mut self.random) else { return left };
+        let Some(fate) = port.up.enter(now, &mut Frame(&mut frame), &mut self.random) else {
+            return left;
+        };
         for _ in 1..fate.copies {
             agenda.note(fate.arrival, Happening::AtSwitch { from, frame: frame.clone() });
         }
@@ -188,7 +191,7 @@ impl Network {
             self.frames_cut += 1;
             return;
         }
-        if let Some(fate) = port.down.enter(now, &mut frame, &mut self.random) {
+        if let Some(fate) = port.down.enter(now, &mut Frame(&mut frame), &mut self.random) {
             agenda.note(fate.arrival, Happening::AtNic { to, frame });
         }
     }

@@ -3,7 +3,7 @@
 //! to another.
 
 use clearway_base::{Random, Time};
-use clearway_nic::fabric::{Fate, Rss, Transit, Way};
+use clearway_nic::fabric::{Fate, Frame, Rss, Transit, Way};
 use clearway_nic::memif::{self, Role, Socket};
 use clearway_nic::{HEADER_BYTES_MAX, Queue as _, Transmit};
 
@@ -107,7 +107,8 @@ impl Port {
             return;
         }
         let mut frame = frame.to_vec();
-        let Some(fate) = self.receives.enter(so_far.arrival, &mut frame, random) else { return };
+        let fate = self.receives.enter(so_far.arrival, &mut Frame(&mut frame), random);
+        let Some(fate) = fate else { return };
         let overtaken_by = so_far.overtaken_by.saturating_add(fate.overtaken_by);
         for _ in 0..so_far.copies * fate.copies {
             if self.transit.len() >= UNDER_WAY_MAX {

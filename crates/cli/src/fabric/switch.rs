@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use clearway_base::{Random, Time};
-use clearway_nic::fabric::Fate;
+use clearway_nic::fabric::{Fate, Frame};
 use clearway_nic::{MacAddress, Queue as _, memif};
 
 use clearway_daemon::Error;
@@ -171,7 +171,7 @@ impl Core {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(frame);
-        if let Some(decided) = sends.enter(self.now, &mut scratch, &mut self.random) {
+        if let Some(decided) = sends.enter(self.now, &mut Frame(&mut scratch), &mut self.random) {
             fate = decided;
             self.distribute(from, to, &scratch, fate, queues);
         }

@@ -5,8 +5,7 @@ use std::sync::Mutex;
 
 use clearway_base::Time;
 
-use super::lock;
-use super::transit::Transit;
+use super::{Transit, lock};
 use crate::Bell;
 
 #[derive(Debug)]

@@ -12,28 +12,25 @@
 //! queues.
 
 //! What can happen to frames, and to which queue they go, is decided by cores that need no fabric:
-//! [`Way`], [`Transit`] and [`Rss`]. The command `clearway fabric` uses them too.
+//! [`Way`] and [`Transit`] of `clearway_world`, and [`Rss`]. The command `clearway fabric` uses them
+//! too.
 
 mod ecn;
-mod faults;
+mod frame;
 mod lane;
 mod queue;
 mod rss;
-mod slow_path;
-mod transit;
 mod tuple;
-mod way;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::{Random, Time};
 
-pub use faults::{Bursts, FaultCounts, Faults, Rate, SlowPath};
+pub use clearway_world::{Bursts, Fate, FaultCounts, Faults, Rate, SlowPath, Transit, Way};
+pub use frame::Frame;
 pub use queue::Queue;
 pub use rss::{Hash, Rss, RssOptions};
-pub use transit::Transit;
-pub use way::{Fate, Way};
 
 use crate::{LCD_DESCRIPTORS, MacAddress};
 use lane::Lane;

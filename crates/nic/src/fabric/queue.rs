@@ -6,8 +6,7 @@ use std::sync::Arc;
 use clearway_base::Random;
 
 use super::lane::Lane;
-use super::way::Fate;
-use super::{Fabric, Kind, PortState, lock};
+use super::{Fabric, Fate, Frame, Kind, PortState, lock};
 use crate::burst::Burst;
 use crate::{BURST_FRAMES, Capabilities, Counters, Info, Transmit};
 
@@ -48,7 +47,8 @@ impl Queue {
     fn send(&mut self, mut frame: Vec<u8>) {
         let fabric = self.fabric.clone();
         let sender = &fabric.ports[self.port];
-        let fate = lock(&sender.sends).enter(fabric.now(), &mut frame, &mut self.random);
+        let mut sent = Frame(&mut frame);
+        let fate = lock(&sender.sends).enter(fabric.now(), &mut sent, &mut self.random);
         let Some(fate) = fate else { return };
         for target in fabric.targets(self.port, &frame) {
             for _ in 0..fate.copies {
@@ -59,7 +59,8 @@ impl Queue {
 
     /// The last leg of a frame's way.
     fn deliver(&mut self, to: &PortState, mut frame: Vec<u8>, so_far: Fate) {
-        let fate = lock(&to.receives).enter(so_far.arrival, &mut frame, &mut self.random);
+        let mut sent = Frame(&mut frame);
+        let fate = lock(&to.receives).enter(so_far.arrival, &mut sent, &mut self.random);
         let Some(fate) = fate else { return };
         let overtaken_by = so_far.overtaken_by.saturating_add(fate.overtaken_by);
         let bounded = self.fabric.kind == Kind::Switch;

@@ -3,6 +3,7 @@
 
 use clearway_wire::digest::{Digest, Layer, Network, fields};
 use clearway_wire::protocol;
+use clearway_world::Connection;
 
 /// Addresses and ports as they stand in an IP packet; no ports where there are none, as in
 /// fragments.
@@ -37,22 +38,6 @@ impl<'a> Tuple<'a> {
         addresses[..self.addresses.len()].copy_from_slice(self.addresses);
         let ports = self.ports.try_into().ok()?;
         Some(Connection { addresses, ports, protocol: self.protocol })
-    }
-}
-
-/// What a flow table has as its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Connection {
-    addresses: [u8; 32],
-    ports: [u8; 4],
-    protocol: u8,
-}
-
-#[cfg(test)]
-impl Connection {
-    pub(super) fn numbered(number: u16) -> Self {
-        let [high, low] = number.to_be_bytes();
-        Self { addresses: [1; 32], ports: [high, low, 0, 1], protocol: protocol::UDP }
     }
 }
 

@@ -1,15 +1,13 @@
 //! Frames on their way to one receiver, in the order in which they arrive.
 
-use std::collections::BTreeMap;
-
 use clearway_base::Time;
+
+use crate::Agenda;
 
 /// Frames under way to one receive queue. `F` is a frame, however its bytes are kept.
 #[derive(Debug)]
 pub struct Transit<F> {
-    /// By arrival, and among frames that arrive at once by the order in which they came.
-    arriving: BTreeMap<(Time, u64), F>,
-    frames_so_far: u64,
+    arriving: Agenda<F>,
     held: Vec<Held<F>>,
 }
 
@@ -24,7 +22,7 @@ struct Held<F> {
 
 impl<F> Default for Transit<F> {
     fn default() -> Self {
-        Self { arriving: BTreeMap::new(), frames_so_far: 0, held: Vec::new() }
+        Self { arriving: Agenda::default(), held: Vec::new() }
     }
 }
 
@@ -36,15 +34,14 @@ impl<F> Transit<F> {
             let (frames_left, empty_polls_left) = (overtaken_by, overtaken_by);
             self.held.push(Held { frame, arrival, frames_left, empty_polls_left });
         } else {
-            self.insert(frame, arrival);
+            self.arriving.note(arrival, frame);
             self.age_held(|held| &mut held.frames_left);
         }
     }
 
     /// The next frame that has arrived by `now`.
     pub fn pop(&mut self, now: Time) -> Option<F> {
-        let first = self.arriving.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        self.arriving.take_due(now)
     }
 
     /// The receiver has looked and found nothing.
@@ -74,20 +71,14 @@ impl<F> Transit<F> {
     /// True if a frame has arrived by `now`.
     #[must_use]
     pub fn has_arrived(&self, now: Time) -> bool {
-        self.arriving.first_key_value().is_some_and(|((arrival, _), _)| *arrival <= now)
+        self.arriving.next_at().is_some_and(|arrival| arrival <= now)
     }
 
     /// When the next frame arrives, those held back included; `None` if nothing is under way.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Time> {
         let held = self.held.iter().map(|held| held.arrival);
-        let first = self.arriving.first_key_value().map(|((arrival, _), _)| *arrival);
-        held.chain(first).min()
-    }
-
-    fn insert(&mut self, frame: F, arrival: Time) {
-        self.arriving.insert((arrival, self.frames_so_far), frame);
-        self.frames_so_far += 1;
+        held.chain(self.arriving.next_at()).min()
     }
 
     /// Counts `counter` of all held frames down; those at zero come forward.
@@ -100,7 +91,7 @@ impl<F> Transit<F> {
         }
         let due = self.held.extract_if(.., |held| *counter(held) == 0).collect::<Vec<_>>();
         for held in due {
-            self.insert(held.frame, held.arrival);
+            self.arriving.note(held.arrival, held.frame);
         }
     }
 }

@@ -1,13 +1,37 @@
+use std::net::SocketAddr;
+
 use clearway_base::{MICROSECOND, MILLISECOND};
+use clearway_wire::Ecn;
 
 use super::*;
-use crate::fabric::SlowPath;
-use crate::test_frames::{ethernet, ipv4, udp};
+use crate::{Connection, Datagram, SlowPath};
 
-fn frame(port: u16) -> Vec<u8> {
-    let mut frame = ethernet(&[], 0x0800, &ipv4([10, 0, 0, 2], 17, &[], 0, &udp(port)));
-    frame.resize(1000, 0);
-    frame
+/// A frame of 1000 bytes.
+fn frame(port: u16) -> Datagram {
+    let [from, to] = [(1, 9), (2, port)].map(|(host, port)| ([10, 0, 0, host], port));
+    let (from, to) = (SocketAddr::from(from), SocketAddr::from(to));
+    Datagram { from, to, ecn: Ecn::Capable, bytes: vec![0; 958] }
+}
+
+/// A frame of another protocol.
+struct Nobodys;
+
+impl Packet for Nobodys {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut []
+    }
+
+    fn frame_bytes(&self) -> usize {
+        60
+    }
+
+    fn mark(&mut self) -> bool {
+        false
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        None
+    }
 }
 
 /// What becomes of `frames` frames, one each microsecond.
@@ -62,9 +86,8 @@ fn a_long_queue_marks_capable_frames() {
     let marked: Vec<_> = (0..9)
         .map(|_| {
             let mut frame = frame(1);
-            frame[15] |= 2;
             way.enter(Time::ZERO, &mut frame, &mut Random::new(1)).expect("room");
-            frame[15] == 3
+            frame.ecn == Ecn::Marked
         })
         .collect();
     assert_eq!(marked, [false, false, false, false, false, true, true, true, true]);
@@ -80,14 +103,16 @@ fn the_slow_path_is_for_new_connections_only() {
         connections_max: 1000,
     };
     let mut way = Way::new(Faults { slow_path, ..Faults::default() });
-    let mut at = |ns, mut frame: Vec<u8>| {
-        let fate = way.enter(Time::from_ns(ns), &mut frame, &mut Random::new(1));
+    let mut at = |ns, port| {
+        let fate = way.enter(Time::from_ns(ns), &mut frame(port), &mut Random::new(1));
         fate.map(|fate| fate.arrival.as_ns() - ns)
     };
-    assert_eq!(at(0, frame(1)), Some(1_100_000));
-    assert_eq!(at(2_000_000, frame(1)), Some(0));
-    assert_eq!(at(2_000_000, frame(2)), Some(1_100_000));
-    assert_eq!(at(2_000_000, ethernet(&[], 0x0806, &[0; 46])), Some(0), "no connection, no policy");
+    assert_eq!(at(0, 1), Some(1_100_000));
+    assert_eq!(at(2_000_000, 1), Some(0));
+    assert_eq!(at(2_000_000, 2), Some(1_100_000));
+    let now = Time::from_ns(2_000_000);
+    let fate = way.enter(now, &mut Nobodys, &mut Random::new(1));
+    assert_eq!(fate.map(|fate| fate.arrival), Some(now), "no connection, no policy");
 }
 
 /// Found by the simulator: a frame that had to wait for the slow path kept the wire taken until its

@@ -1,13 +1,13 @@
 //! One way of frames through a network: decides what happens to each. No I/O and no clock; the dice
 //! come from the caller, so that a run can be replayed.
 
-use clearway_base::{Random, SECOND, Time};
+use clearway_base::{Random, Time};
 
-use super::faults::{Bursts, FaultCounts, Faults, Rate};
-use super::slow_path::{Passage, SlowPathState};
-use super::tuple::Tuple;
+use crate::faults::{Bursts, FaultCounts, Faults, Rate};
+use crate::packet::Packet;
+use crate::slow_path::{Passage, SlowPathState};
 
-pub(super) const PPM: u64 = 1_000_000;
+pub(crate) const PPM: u64 = 1_000_000;
 /// Most bits that corruption flips in one frame.
 const BITS_FLIPPED_MAX: u64 = 3;
 /// What Ethernet puts around each frame: preamble, check sequence and gap (IEEE 802.3, section
@@ -36,7 +36,7 @@ pub struct Fate {
     pub arrival: Time,
     /// How often: once or twice.
     pub copies: u8,
-    /// How many later frames shall overtake it; 0 for none. See [`super::Transit::push`].
+    /// How many later frames shall overtake it; 0 for none. See [`crate::Transit::push`].
     pub overtaken_by: u16,
 }
 
@@ -74,6 +74,12 @@ impl Way {
         self.frames
     }
 
+    /// How long a frame that came now would wait at the rate limit.
+    #[must_use]
+    pub const fn wait_ns(&self, now: Time) -> u64 {
+        self.busy_until.since(now)
+    }
+
     /// What has happened so far.
     #[must_use]
     pub const fn counts(&self) -> FaultCounts {
@@ -86,9 +92,14 @@ impl Way {
         self.is_perfect
     }
 
-    /// Decides about a frame that sets out at `now`, and may flip bits of it or mark it. `None` if
+    /// Decides about a packet that sets out at `now`, and may flip bits of it or mark it. `None` if
     /// it never arrives. For the same calls on ways that began alike, the outcome is the same.
-    pub fn enter(&mut self, now: Time, frame: &mut [u8], random: &mut Random) -> Option<Fate> {
+    pub fn enter(
+        &mut self,
+        now: Time,
+        frame: &mut impl Packet,
+        random: &mut Random,
+    ) -> Option<Fate> {
         self.frames += 1;
         let mut fate = Fate { arrival: now, copies: 1, overtaken_by: 0 };
         if self.is_perfect {
@@ -109,7 +120,7 @@ impl Way {
             self.wait_for_rate(now, frame)?
         };
         if roll(random, faults.corruption_ppm, &mut self.counts.corrupted) {
-            flip_bits(random, frame);
+            flip_bits(random, frame.bytes());
         }
         if roll(random, faults.duplication_ppm, &mut self.counts.duplicated) {
             fate.copies = 2;
@@ -132,12 +143,12 @@ impl Way {
     }
 
     /// When a frame leaves the slow path, which is at once if it need not take it.
-    fn take_slow_path(&mut self, now: Time, frame: &[u8]) -> Option<Time> {
+    fn take_slow_path(&mut self, now: Time, frame: &impl Packet) -> Option<Time> {
         let slow_path = &self.faults.slow_path;
         if slow_path.frames_per_s == 0 {
             return Some(now);
         }
-        let Some(connection) = Tuple::of(frame).and_then(|tuple| tuple.connection()) else {
+        let Some(connection) = frame.connection() else {
             return Some(now);
         };
         match self.slow_path.pass(slow_path, connection, now) {
@@ -154,18 +165,17 @@ impl Way {
     }
 
     /// When a frame has gone through the rate limit.
-    fn wait_for_rate(&mut self, now: Time, frame: &mut [u8]) -> Option<Time> {
-        let Rate { bits_per_s, queue_bytes, mark_bytes } = self.faults.rate;
+    fn wait_for_rate(&mut self, now: Time, frame: &mut impl Packet) -> Option<Time> {
+        let rate @ Rate { bits_per_s, queue_bytes, mark_bytes } = self.faults.rate;
         if bits_per_s == 0 {
             return Some(now);
         }
-        let waiting_ns = self.busy_until.since(now);
-        let waiting_bytes = mul_div(waiting_ns, bits_per_s, 8 * SECOND);
-        if waiting_bytes.saturating_add(frame.len() as u64) > queue_bytes {
+        let waiting_bytes = rate.bytes_in(self.wait_ns(now));
+        if waiting_bytes.saturating_add(frame.frame_bytes() as u64) > queue_bytes {
             self.counts.overflowed += 1;
             return None;
         }
-        if mark_bytes > 0 && waiting_bytes > mark_bytes && super::ecn::mark(frame) {
+        if mark_bytes > 0 && waiting_bytes > mark_bytes && frame.mark() {
             self.counts.marked += 1;
         }
         self.busy_until = self.busy_until.max(now) + self.transmission_ns(frame);
@@ -173,12 +183,8 @@ impl Way {
     }
 
     /// What a frame takes at the rate limit.
-    fn transmission_ns(&self, frame: &[u8]) -> u64 {
-        let bits = (frame.len() as u64 + ETHERNET_OVERHEAD_BYTES) * 8;
-        match self.faults.rate.bits_per_s {
-            0 => 0,
-            bits_per_s => mul_div(bits, SECOND, bits_per_s),
-        }
+    fn transmission_ns(&self, frame: &impl Packet) -> u64 {
+        self.faults.rate.takes_ns(frame.frame_bytes() as u64 + ETHERNET_OVERHEAD_BYTES)
     }
 
     /// When a frame that sets out at `now` is there.
@@ -197,11 +203,6 @@ impl Way {
         }
         arrival
     }
-}
-
-/// `a * b / c`, without overflow on the way.
-fn mul_div(a: u64, b: u64, c: u64) -> u64 {
-    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
 }
 
 fn roll(random: &mut Random, ppm: u32, count: &mut u64) -> bool {

@@ -1,5 +1,7 @@
 //! What can happen to a frame under way, as plain values. What does happen is decided in
-//! [`super::way`].
+//! [`crate::Way`].
+
+use clearway_base::SECOND;
 
 /// What happens to the frames that go one way: how likely each fault is, in millionths, and how
 /// bad; how long the way is, and how narrow. All zero, the default, is a perfect wire.
@@ -18,7 +20,7 @@ pub struct Faults {
     /// How many frames overtake at most. A held frame also comes forward when the receiver has
     /// found nothing that many times, so that the last frame of all is never stuck.
     pub reordering_frames_max: u16,
-    /// Every frame takes this long; see [`super::Handle::set_time`].
+    /// Every frame takes this long; by whatever time its world has.
     pub latency_ns: u64,
     /// Every frame takes up to so much longer, evenly spread, but overtakes none before it.
     pub jitter_ns: u64,
@@ -74,6 +76,24 @@ pub struct SlowPath {
     pub connections_max: usize,
 }
 
+impl Rate {
+    /// How long so many bytes take; no time without a limit.
+    #[must_use]
+    pub fn takes_ns(&self, bytes: u64) -> u64 {
+        if self.bits_per_s == 0 { 0 } else { mul_div(bytes * 8, SECOND, self.bits_per_s) }
+    }
+
+    /// How many bytes that is which takes so long.
+    pub(crate) fn bytes_in(&self, ns: u64) -> u64 {
+        mul_div(ns, self.bits_per_s, 8 * SECOND)
+    }
+}
+
+/// `a * b / c`, without overflow on the way.
+fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
+}
+
 impl Faults {
     /// Some of everything but delay: `ppm` of each, with up to 8 frames overtaking.
     #[must_use]
@@ -89,7 +109,7 @@ impl Faults {
     }
 
     /// True if frames go through as on a perfect wire, whatever is said about what cannot happen.
-    pub(super) const fn are_none(&self) -> bool {
+    pub(crate) const fn are_none(&self) -> bool {
         let ppm = self.loss_ppm
             | self.bursts.start_ppm
             | self.duplication_ppm
@@ -104,7 +124,7 @@ impl Faults {
     /// A cut wire that does not know it: everything is lost.
     #[must_use]
     pub fn partition() -> Self {
-        Self { loss_ppm: super::way::PPM as u32, ..Self::default() }
+        Self { loss_ppm: crate::way::PPM as u32, ..Self::default() }
     }
 }
 

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use clearway_base::{SECOND, Time};
 
-use super::faults::SlowPath;
-use super::tuple::Connection;
+use crate::{Connection, SlowPath};
 
 /// How a frame goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passage {
+pub(crate) enum Passage {
     /// Its connection is known.
     Fast,
     /// Through the slow path, until then.
@@ -21,7 +20,7 @@ pub(super) enum Passage {
 /// The flow table is kept in two generations: what was used since the last change, and what was
 /// used before that. So it forgets what was idle longest, in bounded memory and without a search.
 #[derive(Debug, Default)]
-pub(super) struct SlowPathState {
+pub(crate) struct SlowPathState {
     /// When each connection is, or was, in the flow table.
     young: HashMap<Connection, Time>,
     old: HashMap<Connection, Time>,
@@ -30,7 +29,7 @@ pub(super) struct SlowPathState {
 }
 
 impl SlowPathState {
-    pub(super) fn pass(&mut self, limits: &SlowPath, of: Connection, now: Time) -> Passage {
+    pub(crate) fn pass(&mut self, limits: &SlowPath, of: Connection, now: Time) -> Passage {
         let known = self.young.get(&of).or_else(|| self.old.get(&of)).copied();
         if let Some(since) = known
             && since <= now
@@ -63,6 +62,11 @@ mod tests {
     const LIMITS: SlowPath =
         SlowPath { frames_per_s: 1000, latency_ns: 5_000_000, queue_frames: 2, connections_max: 4 };
 
+    fn numbered(number: u16) -> Connection {
+        let [high, low] = number.to_be_bytes();
+        Connection { addresses: [1; 32], ports: [high, low, 0, 1], protocol: 17 }
+    }
+
     fn at_ms(ms: u64) -> Time {
         Time::from_ns(ms * 1_000_000)
     }
@@ -70,7 +74,7 @@ mod tests {
     #[test]
     fn only_frames_before_the_entry_is_written_are_slow() {
         let mut state = SlowPathState::default();
-        let mut pass = |number, ms| state.pass(&LIMITS, Connection::numbered(number), at_ms(ms));
+        let mut pass = |number, ms| state.pass(&LIMITS, numbered(number), at_ms(ms));
         assert_eq!(pass(1, 10), Passage::Slow(at_ms(16)));
         assert_eq!(pass(1, 10), Passage::Slow(at_ms(17)), "it waits for the first");
         assert_eq!(pass(1, 15), Passage::Slow(at_ms(21)), "not written yet");
@@ -81,7 +85,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded() {
         let mut state = SlowPathState::default();
-        let mut pass = |number, ms| state.pass(&LIMITS, Connection::numbered(number), at_ms(ms));
+        let mut pass = |number, ms| state.pass(&LIMITS, numbered(number), at_ms(ms));
         let first: Vec<_> = (0..5).map(|number| pass(number, 0)).collect();
         let slow = [6, 7, 8].map(|ms| Passage::Slow(at_ms(ms)));
         assert_eq!(first, [&slow[..], &[Passage::Overflow; 2]].concat());
@@ -91,8 +95,7 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_forgets_the_idle() {
         let mut state = SlowPathState::default();
-        let mut pass =
-            |number: u16, ms| state.pass(&LIMITS, Connection::numbered(number), at_ms(ms));
+        let mut pass = |number: u16, ms| state.pass(&LIMITS, numbered(number), at_ms(ms));
         pass(0, 0);
         pass(1, 0);
         for number in 2..100 {
