@@ -1,17 +1,18 @@
 //! Two endpoints over a link that loses, duplicates, reorders, delays and corrupts, in virtual
 //! time. Everything comes from a seed, which a failure prints.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
+use clearway_wire::clearway::{Header, seal};
+use clearway_world::{Agenda, Datagram, Faults, Steps, Way};
 
 use crate::incoming::Incoming;
 use crate::{
-    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, StreamKey, Undelivered,
-    Unfinished,
+    App, Arrival, Buffer, Config, Destination, Endpoint, FlowKey, Order, Owner, Reason, StreamKey,
+    Undelivered, Unfinished,
 };
 
 #[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
@@ -28,15 +29,6 @@ mod state;
 mod streams;
 mod timers;
 mod wraps;
-
-/// Faults of a link, each in 1000 packets.
-#[derive(Clone, Copy, Default)]
-struct Faults {
-    loss: u64,
-    duplication: u64,
-    reordering: u64,
-    corruption: u64,
-}
 
 /// An app with a pool of limited size, whose receive buffers are plain vectors.
 pub(crate) struct TestApp {
@@ -240,15 +232,77 @@ const PORT: u16 = 7000;
 const FIRST_STREAM: u32 = 1 << 16;
 const LISTENER: Owner = Owner { channel: 0, connection: 0 };
 
+/// How much later a packet comes at most that others overtake, or the second of two.
+const LATE_NS_MAX: u64 = 100 * MICROSECOND;
+
+/// A bad link: of a thousand packets so many are lost, come twice, come late, and are damaged.
+fn bad(loss: u64, duplication: u64, reordering: u64, corruption: u64) -> Faults {
+    let ppm = |of_thousand: u64| of_thousand as u32 * 1000;
+    Faults {
+        loss_ppm: ppm(loss),
+        duplication_ppm: ppm(duplication),
+        delay_ppm: ppm(reordering),
+        delay_ns_max: LATE_NS_MAX,
+        corruption_ppm: ppm(corruption),
+        ..Faults::default()
+    }
+}
+
+/// A host of one engine: an endpoint with its app.
 struct Host {
     address: SocketAddr,
     endpoint: Endpoint,
     app: TestApp,
 }
 
+/// What every test counts when it ends.
+impl Drop for Host {
+    fn drop(&mut self) {
+        audit(&self.endpoint, &self.app);
+    }
+}
+
+fn audit(endpoint: &Endpoint, app: &TestApp) {
+    if !std::thread::panicking() {
+        endpoint.audit().expect("in order");
+        endpoint.recount();
+        app.audit();
+    }
+}
+
+impl Host {
+    fn new(number: u8, endpoint: Endpoint, pool_bytes: u64) -> Self {
+        let address = SocketAddr::from(([10, 0, 0, number], 20707));
+        Self { address, endpoint, app: TestApp::new(pool_bytes) }
+    }
+
+    /// A packet has come by its NIC; true if it has something to answer.
+    fn handle(&mut self, now: Time, from: SocketAddr, ecn: Ecn, packet: &[u8]) -> bool {
+        let (to, by) = (self.address, Arrival::Queue);
+        self.endpoint.handle_datagram(now, from, to, packet, by, ecn, &mut self.app)
+    }
+
+    /// The next packet that it sends now.
+    fn poll_transmit(&mut self, now: Time) -> Option<(Destination, Vec<u8>)> {
+        let mut bytes = [0; 9216];
+        loop {
+            let destination = self.endpoint.next_transmit(now)?;
+            let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
+            if length > 0 {
+                return Some((destination, bytes[..length].to_vec()));
+            }
+        }
+    }
+
+    /// All that it sends now.
+    fn packets(&mut self, now: Time) -> Vec<(Destination, Vec<u8>)> {
+        std::iter::from_fn(|| self.poll_transmit(now)).collect()
+    }
+}
+
 /// What becomes of the next large packets to host 1, whatever the link does to others.
 #[derive(Default)]
-struct Fate {
+struct Accidents {
     /// So many are lost.
     lose: u32,
     /// After those, each that is a multiple of this is lost, if it is not 0.
@@ -258,7 +312,7 @@ struct Fate {
     count: u64,
 }
 
-impl Fate {
+impl Accidents {
     /// How much later than others the next packet comes; `None` if it never does.
     fn next(&mut self) -> Option<u64> {
         if self.lose > 0 {
@@ -285,16 +339,14 @@ struct Departure {
     window_bytes: u64,
 }
 
-/// A packet on its way: when it arrives, a number that breaks ties, to whom, from where, and what.
-type Travelling = Reverse<(Time, u64, usize, SocketAddr, Vec<u8>)>;
-
 struct Network {
     hosts: [Host; 2],
-    link: BinaryHeap<Travelling>,
+    /// To each host.
+    ways: [Way; 2],
+    /// What is on its way, and to which host.
+    link: Agenda<(usize, Datagram)>,
     now: Time,
     random: Random,
-    faults: Faults,
-    delay_ns: u64,
     /// Larger packets vanish; their sender is told, or not.
     packet_bytes_max: usize,
     tells_too_big: bool,
@@ -302,56 +354,59 @@ struct Network {
     is_congested: bool,
     /// Hosts look at what has come at multiples of this only, if it is not 0.
     turn_ns: u64,
-    count: u64,
-    fate: Fate,
+    accidents: Accidents,
     /// What host 0 has sent, if anybody wants to know.
     departures: Option<Vec<Departure>>,
     /// All that has come to host 1, likewise.
-    tape: Option<Vec<(SocketAddr, Vec<u8>)>>,
-}
-
-/// What every test of a world with endpoints and apps counts when it ends.
-fn audit<'a>(ends: impl IntoIterator<Item = (&'a Endpoint, &'a TestApp)>) {
-    if std::thread::panicking() {
-        return;
-    }
-    for (endpoint, app) in ends {
-        endpoint.audit().expect("in order");
-        endpoint.recount();
-        app.audit();
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        audit(self.hosts.iter().map(|host| (&host.endpoint, &host.app)));
-    }
+    tape: Option<Vec<Datagram>>,
 }
 
 impl Network {
     fn new(seed: u64, config: &Config, faults: Faults, pool_bytes: u64) -> Self {
         let now = Time::from_ns(SECOND);
-        let host = |index: u8| Host {
-            address: SocketAddr::from(([10, 0, 0, index + 1], 20707)),
-            endpoint: Endpoint::new(config.clone(), now, seed * 2 + u64::from(index), [index; 16]),
-            app: TestApp::new(pool_bytes),
-        };
+        let hosts = [0, 1].map(|index: u8| {
+            let seed = seed * 2 + u64::from(index);
+            let endpoint = Endpoint::new(config.clone(), now, seed, [index; 16]);
+            Host::new(index + 1, endpoint, pool_bytes)
+        });
+        let way = || Way::new(Faults { latency_ns: 5 * MICROSECOND, ..faults });
         Self {
-            hosts: [host(0), host(1)],
-            link: BinaryHeap::new(),
+            hosts,
+            ways: [way(), way()],
+            link: Agenda::default(),
             now,
             random: Random::new(seed),
-            faults,
-            delay_ns: 5 * MICROSECOND,
             packet_bytes_max: usize::MAX,
             tells_too_big: false,
             is_congested: false,
             turn_ns: 0,
-            count: 0,
-            fate: Fate::default(),
+            accidents: Accidents::default(),
             departures: None,
             tape: None,
         }
+    }
+
+    /// Changes the link, both ways.
+    fn change_link(&mut self, change: impl Fn(&mut Faults)) {
+        for way in &mut self.ways {
+            let mut faults = *way.faults();
+            change(&mut faults);
+            way.set_faults(faults);
+        }
+    }
+
+    fn set_delay(&mut self, delay_ns: u64) {
+        self.change_link(|faults| faults.latency_ns = delay_ns);
+    }
+
+    /// From now on nothing arrives, or all does again.
+    fn cut(&mut self, is_cut: bool) {
+        self.change_link(|faults| faults.loss_ppm = if is_cut { 1_000_000 } else { 0 });
+    }
+
+    /// Packets that have set out.
+    fn packets(&self) -> u64 {
+        self.ways.iter().map(Way::frames).sum()
     }
 
     fn connect(&mut self) -> FlowKey {
@@ -387,15 +442,10 @@ impl Network {
 
     fn transmit(&mut self) {
         for index in 0..2 {
-            let mut bytes = [0; 9216];
-            let now = self.now;
-            while let Some(destination) = self.hosts[index].endpoint.next_transmit(now) {
-                let host = &mut self.hosts[index];
-                let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
-                if length > 0 {
-                    self.record(index, length);
-                    self.carry(1 - index, destination.from, &bytes[..length]);
-                }
+            while let Some((destination, bytes)) = self.hosts[index].poll_transmit(self.now) {
+                self.record(index, bytes.len());
+                let Destination { from, to, .. } = destination;
+                self.carry(1 - index, Datagram { from, to, ecn: Ecn::Capable, bytes });
             }
         }
     }
@@ -412,88 +462,42 @@ impl Network {
         }
     }
 
-    fn carry(&mut self, to: usize, from: SocketAddr, bytes: &[u8]) {
-        let faults = self.faults;
-        let is_large = to == 1 && bytes.len() >= LARGE_BYTES;
-        let Some(late_ns) = (if is_large { self.fate.next() } else { Some(0) }) else { return };
-        if bytes.len() > self.packet_bytes_max {
-            let (now, peer) = (self.now, self.hosts[to].address);
-            if self.tells_too_big {
-                let (quote, mtu) = (&bytes[..100], self.packet_bytes_max as u32 + 28);
-                self.hosts[1 - to].endpoint.handle_packet_too_big(now, peer, quote, mtu);
-            }
+    fn carry(&mut self, to: usize, mut packet: Datagram) {
+        let (now, length) = (self.now, packet.bytes.len());
+        let is_large = to == 1 && length >= LARGE_BYTES;
+        let Some(late_ns) = (if is_large { self.accidents.next() } else { Some(0) }) else {
             return;
-        }
-        if self.random.chance(faults.loss, 1000) {
-            return;
-        }
-        let copies = 1 + u64::from(self.random.chance(faults.duplication, 1000));
-        for _ in 0..copies {
-            let mut bytes = bytes.to_vec();
-            let mut arrival = self.now + self.delay_ns + late_ns;
-            if self.random.chance(faults.reordering, 1000) {
-                arrival = arrival + self.random.below(20 * self.delay_ns);
-            }
-            if self.random.chance(faults.corruption, 1000) {
-                let bit = self.random.below(bytes.len() as u64 * 8);
-                bytes[bit as usize / 8] ^= 1 << (bit % 8);
-            }
-            self.count += 1;
-            self.link.push(Reverse((arrival, self.count, to, from, bytes)));
-        }
-    }
-
-    /// Advances to the next arrival or timeout. False if nothing will ever happen again.
-    fn step(&mut self) -> bool {
-        self.transmit();
-        let timeouts = self.hosts.iter().filter_map(|host| host.endpoint.next_timeout());
-        let arrival = self.link.peek().map(|Reverse(packet)| packet.0);
-        let Some(next) = timeouts.chain(arrival).min() else { return false };
-        self.now = self.now.max(next);
-        if self.turn_ns > 0 {
-            self.now = Time::from_ns(self.now.as_ns().next_multiple_of(self.turn_ns));
-            let now = self.now;
-            self.hosts.iter_mut().for_each(|host| host.endpoint.begin_turn(now, false));
-        }
-        let ecn = if self.is_congested { Ecn::Marked } else { Ecn::Capable };
-        while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
-            let Some(Reverse((_, _, to, source, bytes))) = self.link.pop() else { break };
-            if let (1, Some(tape)) = (to, &mut self.tape) {
-                tape.push((source, bytes.clone()));
-            }
-            let destination = self.hosts[to].address;
-            let host = &mut self.hosts[to];
-            host.endpoint.handle_datagram(
-                self.now,
-                source,
-                destination,
-                &bytes,
-                Arrival::Queue,
-                ecn,
-                &mut host.app,
-            );
-        }
-        for host in &mut self.hosts {
-            host.endpoint.handle_timeouts(self.now, &mut host.app);
-        }
-        true
-    }
-
-    #[track_caller]
-    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
-        let end = self.now + 600 * SECOND;
-        while !done(self) {
-            let goes_on = self.step();
-            assert!(goes_on && self.now < end, "stuck at {:?}: {:?}", self.now, self.describe());
-        }
-    }
-
-    fn describe(&self) -> String {
-        let host = |host: &Host| {
-            let flows: Vec<_> = host.endpoint.flows().collect();
-            format!("{flows:?} {:?} closed {:?}", host.endpoint.counters(), host.app.closed)
         };
-        format!("{}\n{}", host(&self.hosts[0]), host(&self.hosts[1]))
+        if length > self.packet_bytes_max {
+            if self.tells_too_big {
+                let (quote, mtu) = (&packet.bytes[..100], self.packet_bytes_max as u32 + 28);
+                self.hosts[1 - to].endpoint.handle_packet_too_big(now, packet.to, quote, mtu);
+            }
+            return;
+        }
+        let Some(fate) = self.ways[to].enter(now, &mut packet, &mut self.random) else { return };
+        let mut arrival = fate.arrival + late_ns;
+        for _ in 1..fate.copies {
+            self.link.note(arrival, (to, packet.clone()));
+            if self.random.chance(1, 2) {
+                arrival = arrival + self.random.below(LATE_NS_MAX);
+            }
+        }
+        self.link.note(arrival, (to, packet));
+    }
+
+    /// The next packet that is on its way, which does not arrive.
+    #[track_caller]
+    fn intercept(&mut self) -> Datagram {
+        self.link.take().expect("something is on its way").1.1
+    }
+
+    fn arrive(&mut self, to: usize, packet: Datagram) {
+        let ecn = if self.is_congested { Ecn::Marked } else { packet.ecn };
+        self.hosts[to].handle(self.now, packet.from, ecn, &packet.bytes);
+        if let (1, Some(tape)) = (to, &mut self.tape) {
+            tape.push(packet);
+        }
     }
 
     /// Releases everything that host `index` has got, and returns the messages.
@@ -506,6 +510,60 @@ impl Network {
         }
         messages
     }
+
+    /// Both endpoints go on elsewhere.
+    fn move_on(&mut self) {
+        for host in &mut self.hosts {
+            let saved = host.endpoint.save();
+            let restored = Endpoint::restore(saved.clone(), Config::default(), self.now);
+            host.endpoint = restored.expect("just saved");
+            assert_eq!(host.endpoint.save().flows, saved.flows);
+        }
+    }
+}
+
+impl Steps for Network {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Advances to the next arrival or timeout.
+    fn step(&mut self) -> bool {
+        self.transmit();
+        let timeouts = self.hosts.iter().filter_map(|host| host.endpoint.next_timeout());
+        let Some(next) = timeouts.chain(self.link.next_at()).min() else { return false };
+        self.now = self.now.max(next);
+        if self.turn_ns > 0 {
+            self.now = Time::from_ns(self.now.as_ns().next_multiple_of(self.turn_ns));
+            let now = self.now;
+            self.hosts.iter_mut().for_each(|host| host.endpoint.begin_turn(now, false));
+        }
+        while let Some((to, packet)) = self.link.take_due(self.now) {
+            self.arrive(to, packet);
+        }
+        for host in &mut self.hosts {
+            host.endpoint.handle_timeouts(self.now, &mut host.app);
+        }
+        true
+    }
+
+    fn describe(&self) -> String {
+        let host = |host: &Host| {
+            let flows: Vec<_> = host.endpoint.flows().collect();
+            format!("{flows:?} {:?} closed {:?}", host.endpoint.counters(), host.app.closed)
+        };
+        format!("{}\n{}", host(&self.hosts[0]), host(&self.hosts[1]))
+    }
+}
+
+/// A data packet of a flow that nobody has sent, with the frames that `emit` writes.
+fn forged(flow: u64, number: u64, emit: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+    let mut bytes = vec![0; 1472];
+    let at = Header::data(flow, number, false).emit(&mut bytes);
+    let length = emit(&mut bytes[at..]);
+    bytes.truncate(at + length);
+    seal(&mut bytes);
+    bytes
 }
 
 /// The content of message `index`: recognisable, and different at each position.
@@ -520,7 +578,7 @@ fn content(index: u32, length: u32) -> Vec<u8> {
 fn transfer(network: &mut Network, keys: [FlowKey; 2], lengths: &[u32], window: usize) {
     let mut sent = 0;
     let mut received = 0;
-    let end = network.now + 600 * SECOND;
+    let end = network.now + Network::PATIENCE_NS;
     let mut pool_end = network.hosts[0].app.transmit_pool.len() as u32;
     while received < lengths.len() {
         while sent < lengths.len() && sent - received < window {
@@ -532,12 +590,8 @@ fn transfer(network: &mut Network, keys: [FlowKey; 2], lengths: &[u32], window: 
             network.hosts[0].endpoint.send(now, keys[0], offset, lengths[sent]);
             sent += 1;
         }
-        assert!(
-            network.step() && network.now < end,
-            "stuck at {:?}, {received} received: {}",
-            network.now,
-            network.describe()
-        );
+        network.go_on();
+        assert!(network.now < end, "{received} received: {}", network.describe());
         for message in network.read_all(1, keys[1]) {
             assert_eq!(message, content(received as u32, lengths[received]), "message {received}");
             received += 1;
@@ -570,12 +624,7 @@ fn messages_of_all_sizes_arrive_in_order_over_a_perfect_link() {
 fn messages_arrive_once_in_order_intact_over_bad_links() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let faults = Faults {
-            loss: random.below(100),
-            duplication: random.below(100),
-            reordering: random.below(200),
-            corruption: random.below(50),
-        };
+        let faults = bad(random.below(100), random.below(100), random.below(200), random.below(50));
         let mut network = Network::new(seed, &Config::default(), faults, 4 << 20);
         let keys = network.connected();
         let lengths = mixed_lengths(&mut random, 400);
@@ -598,15 +647,14 @@ fn a_receiver_that_does_not_read_stops_its_sender_and_nothing_is_lost() {
         let now = network.now;
         network.hosts[0].endpoint.send(now, keys[0], 0, 10_000);
     }
-    let end = network.now + SECOND;
-    while network.now < end && network.step() {}
+    network.run_for(SECOND);
     let held = network.hosts[1].app.delivered.len();
     assert_eq!(held as u64, WINDOW / (10_000 + 64), "the window, and no more");
     assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
     let mut received = 0;
     while received < 100 {
         received += network.read_all(1, keys[1]).len();
-        assert!(network.step());
+        network.go_on();
     }
     assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
 }
@@ -619,13 +667,13 @@ fn a_repeated_syn_ack_takes_no_limit_away() {
     let mut network = Network::new(6, &Config::default(), Faults::default(), 64 << 20);
     network.tape = Some(Vec::new());
     let keys = network.connected();
-    let (from, syn) = network.tape.take().expect("taped").pop().expect("the last is the syn");
+    let syn = network.tape.take().expect("taped").pop().expect("the last is the syn");
     network.hosts[0].app.transmit_pool = content(0, LENGTH);
     for message in 0..16 {
         network.hosts[0].endpoint.send(network.now, keys[0], 0, LENGTH);
         network.run_until(|network| !network.hosts[1].app.delivered.is_empty());
         assert_eq!(network.read_all(1, keys[1]).len(), 1, "message {message}");
-        network.carry(1, from, &syn);
+        network.carry(1, syn.clone());
         let end = network.now + MILLISECOND;
         network.run_until(|network| network.now > end);
     }
@@ -641,8 +689,7 @@ fn a_full_pool_delays_messages_but_loses_none() {
         let now = network.now;
         network.hosts[0].endpoint.send(now, keys[0], 0, 30_000);
     }
-    let stalled_until = network.now + SECOND;
-    while network.now < stalled_until && network.step() {}
+    network.run_for(SECOND);
     assert_eq!(network.hosts[1].app.delivered.len(), 3);
     assert!(network.hosts[1].endpoint.counters().dropped_no_buffer > 0);
     let begin = network.now;
@@ -652,7 +699,7 @@ fn a_full_pool_delays_messages_but_loses_none() {
             assert_eq!(message, content(0, 30_000));
             received += 1;
         }
-        assert!(network.step());
+        network.go_on();
     }
     let took_ns = network.now.since(begin);
     assert!(took_ns < 100 * MILLISECOND, "resumes at once when memory is free: {took_ns} ns");
@@ -666,19 +713,18 @@ fn a_probe_brings_what_is_due_not_what_is_turned_away() {
     let mut network = Network::new(7, &Config::default(), Faults::default(), 64 << 10);
     let keys = network.connected();
     network.hosts[0].app.transmit_pool = content(0, 20_000);
-    let lossy = Faults { loss: 1000, ..Faults::default() };
-    for (length, faults) in [(700, lossy), (11, Faults::default()), (20_000, Faults::default())] {
+    for (length, is_lost) in [(700, true), (11, false), (20_000, false)] {
         network.hosts[0].endpoint.send(network.now, keys[0], 0, length);
-        network.faults = faults;
+        network.cut(is_lost);
         network.transmit();
     }
     // Until the first message is sent again, and lost again.
     network
         .run_until(|network| network.hosts[0].endpoint.flows().any(|flow| flow.packets_lost > 0));
-    network.faults = lossy;
+    network.cut(true);
     let end = network.now + 2 * MILLISECOND;
     network.run_until(|network| network.now > end);
-    network.faults = Faults::default();
+    network.cut(false);
     let begin = network.now;
     network.run_until(|network| network.hosts[1].app.delivered.len() == 3);
     assert!(network.now.since(begin) < SECOND);
@@ -687,7 +733,7 @@ fn a_probe_brings_what_is_due_not_what_is_turned_away() {
 #[test]
 fn close_delivers_what_was_sent_before_and_both_apps_learn_of_it() {
     for seed in 0..40 {
-        let faults = Faults { loss: 200, ..Faults::default() };
+        let faults = bad(200, 0, 0, 0);
         let mut network = Network::new(seed, &Config::default(), faults, 4 << 20);
         let keys = network.connected();
         network.hosts[0].app.transmit_pool = content(0, 5000);
@@ -722,10 +768,10 @@ fn a_close_is_in_order_though_its_acknowledgement_is_lost_until_the_peer_has_for
     let host = &mut network.hosts[0];
     host.endpoint.close(now, keys[0], &mut host.app);
     network.run_until(|network| !network.hosts[1].app.closed.is_empty());
-    network.faults.loss = 1000;
+    network.cut(true);
     network.run_until(|network| network.hosts[1].endpoint.flows().count() == 0);
     assert!(network.hosts[0].app.closed.is_empty());
-    network.faults.loss = 0;
+    network.cut(false);
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
     assert_eq!(network.hosts[0].app.closed, [Reason::Closed]);
     assert_eq!(network.hosts[0].app.sent, 3);
@@ -780,10 +826,9 @@ fn a_peer_that_has_forgotten_the_flow_resets_it() {
 fn a_silent_peer_times_out_and_an_idle_one_does_not() {
     let mut network = Network::new(7, &Config::default(), Faults::default(), 1 << 20);
     network.connected();
-    let end = network.now + 120 * SECOND;
-    while network.now < end && network.step() {}
+    network.run_for(120 * SECOND);
     assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()), "keep-alive");
-    network.faults.loss = 1000;
+    network.cut(true);
     let begin = network.now;
     network.run_until(|network| network.hosts.iter().all(|host| !host.app.closed.is_empty()));
     assert!(network.hosts.iter().all(|host| host.app.closed == [Reason::TimedOut]));
@@ -808,7 +853,7 @@ fn nobody_listening_and_a_refusing_listener_are_told_at_once() {
 
 #[test]
 fn connecting_to_nobody_times_out() {
-    let faults = Faults { loss: 1000, ..Faults::default() };
+    let faults = bad(1000, 0, 0, 0);
     let mut network = Network::new(9, &Config::default(), faults, 1 << 20);
     network.connect();
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
@@ -823,30 +868,13 @@ fn replayed_and_spoofed_packets_change_nothing() {
     let now = network.now;
     network.hosts[0].endpoint.send(now, keys[0], 0, 100);
     network.transmit();
-    let Some(Reverse((.., packet))) = network.link.pop() else { panic!("sent nothing") };
-    let client_address = network.hosts[0].address;
+    let packet = network.intercept();
     let stranger = SocketAddr::from(([10, 0, 0, 77], 20707));
     let server = &mut network.hosts[1];
-    server.endpoint.handle_datagram(
-        now,
-        stranger,
-        server.address,
-        &packet,
-        Arrival::Queue,
-        Ecn::Capable,
-        &mut server.app,
-    );
+    server.handle(now, stranger, packet.ecn, &packet.bytes);
     assert_eq!(server.endpoint.counters().dropped_spoofed, 1);
     for _ in 0..5 {
-        server.endpoint.handle_datagram(
-            now,
-            client_address,
-            server.address,
-            &packet,
-            Arrival::Queue,
-            Ecn::Capable,
-            &mut server.app,
-        );
+        server.handle(now, packet.from, packet.ecn, &packet.bytes);
     }
     assert_eq!(server.app.delivered.len(), 1);
     assert_eq!(server.endpoint.counters().dropped_duplicate, 4);
@@ -855,7 +883,7 @@ fn replayed_and_spoofed_packets_change_nothing() {
 /// With more gaps than are remembered: whatever was forgotten, nothing is taken a second time.
 #[test]
 fn all_that_ever_came_comes_again_and_changes_nothing() {
-    let faults = Faults { loss: 100, reordering: 100, ..Faults::default() };
+    let faults = bad(100, 0, 100, 0);
     let mut network = Network::new(19, &Config::default(), faults, 4 << 20);
     let keys = network.connected();
     network.tape = Some(Vec::new());
@@ -866,10 +894,8 @@ fn all_that_ever_came_comes_again_and_changes_nothing() {
     let (now, server) = (network.now, &mut network.hosts[1]);
     let before = (format!("{:?}", server.endpoint.flows().next()), server.app.next_buffer);
     let duplicates = server.endpoint.counters().dropped_duplicate;
-    for (source, bytes) in &tape {
-        let (to, app) = (server.address, &mut server.app);
-        let (way, ecn) = (Arrival::Queue, Ecn::Capable);
-        server.endpoint.handle_datagram(now, *source, to, bytes, way, ecn, app);
+    for packet in &tape {
+        server.handle(now, packet.from, packet.ecn, &packet.bytes);
     }
     assert_eq!(server.endpoint.counters().dropped_duplicate - duplicates, tape.len() as u64);
     let after = (format!("{:?}", server.endpoint.flows().next()), server.app.next_buffer);
@@ -882,19 +908,11 @@ fn a_flood_of_syns_allocates_nothing() {
     let mut network = Network::new(11, &Config::default(), Faults::default(), 1 << 20);
     network.connect();
     network.transmit();
-    let Some(Reverse((.., syn))) = network.link.pop() else { panic!("no syn") };
+    let syn = network.intercept().bytes;
     let server = &mut network.hosts[1];
     for index in 0..10_000u32 {
         let source = SocketAddr::from(([11, 0, (index >> 8) as u8, index as u8], 20707));
-        server.endpoint.handle_datagram(
-            network.now,
-            source,
-            server.address,
-            &syn,
-            Arrival::Queue,
-            Ecn::Capable,
-            &mut server.app,
-        );
+        server.handle(network.now, source, Ecn::Capable, &syn);
     }
     assert_eq!(server.endpoint.flows().count(), 0);
     assert!(server.app.accepted.is_empty());
@@ -914,17 +932,9 @@ fn garbage_never_panics_and_is_counted() {
         if length >= 24 {
             bytes[0] = random.below(3) as u8;
             bytes[1] = random.below(9) as u8;
-            clearway_wire::clearway::seal(&mut bytes);
+            seal(&mut bytes);
         }
-        server.endpoint.handle_datagram(
-            network.now,
-            source,
-            server.address,
-            &bytes,
-            Arrival::Queue,
-            Ecn::Capable,
-            &mut server.app,
-        );
+        server.handle(network.now, source, Ecn::Capable, &bytes);
     }
     assert!(server.endpoint.counters().dropped_malformed > 0);
     assert_eq!(server.endpoint.flows().count(), 1);
@@ -967,10 +977,9 @@ fn a_busy_flow_keeps_few_timers() {
     let keys = network.connected();
     network.hosts[0].app.transmit_pool = vec![1; 100];
     for _ in 0..20_000 {
-        let end = network.now + 70 * MICROSECOND;
         let now = network.now;
         network.hosts[0].endpoint.send(now, keys[0], 0, 100);
-        while network.now < end && network.step() {}
+        network.run_for(70 * MICROSECOND);
         network.read_all(1, keys[1]);
         for host in &network.hosts {
             assert!(host.endpoint.timers_len() < 16, "{} timers", host.endpoint.timers_len());
@@ -984,7 +993,7 @@ fn a_busy_flow_keeps_few_timers() {
 fn a_question_and_its_answer_are_a_packet_each() {
     let mut network = Network::new(15, &Config::default(), Faults::default(), 1 << 20);
     let keys = network.connected();
-    let before = network.count;
+    let before = network.packets();
     for _ in 0..100 {
         for (from, to) in [(0, 1), (1, 0)] {
             network.hosts[from].app.transmit_pool = vec![1; 1000];
@@ -995,7 +1004,7 @@ fn a_question_and_its_answer_are_a_packet_each() {
             network.transmit();
         }
     }
-    let packets = network.count - before;
+    let packets = network.packets() - before;
     assert!(packets <= 202, "{packets} packets, of which two may be of the handshake");
 }
 
@@ -1006,13 +1015,13 @@ fn without_keep_alive_a_flow_may_be_silent_for_as_long_as_it_likes() {
     let mut network = Network::new(15, &config, Faults::default(), 1 << 20);
     let keys = network.connected();
     transfer(&mut network, keys, &[100], 1);
-    while network.step() {}
+    network.run_out();
     network.now = network.now + 3600 * SECOND;
     transfer(&mut network, keys, &[100], 1);
-    while network.step() {}
+    network.run_out();
     assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()));
     // And a peer that is gone is still found out.
-    network.faults.loss = 1000;
+    network.cut(true);
     let begin = network.now;
     network.hosts[0].endpoint.send(begin, keys[0], 0, 100);
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
@@ -1040,10 +1049,7 @@ fn a_flow_that_its_peer_has_closed_rests() {
         assert_eq!(endpoint.owner(keys[1]).is_some(), app.closed.is_empty());
     }
     assert_eq!(network.hosts[1].endpoint.flows().count(), 1);
-    let mut steps = 0;
-    while network.step() {
-        steps += 1;
-    }
+    let steps = network.run_out();
     assert!(steps < 20, "{steps} steps");
     assert_eq!(network.hosts[1].endpoint.flows().count(), 0);
 }

@@ -13,6 +13,7 @@ mod alarm;
 mod faults;
 mod packet;
 mod slow_path;
+mod steps;
 mod transit;
 mod way;
 
@@ -20,5 +21,6 @@ pub use agenda::Agenda;
 pub use alarm::Alarm;
 pub use faults::{Bursts, FaultCounts, Faults, Rate, SlowPath};
 pub use packet::{Connection, Datagram, Packet};
+pub use steps::Steps;
 pub use transit::Transit;
 pub use way::{Fate, Way};

@@ -4,6 +4,7 @@
 
 use clearway_base::{MICROSECOND, MILLISECOND, Time};
 use clearway_congestion::Congestion;
+use clearway_world::Steps;
 
 use super::{Departure, Faults, Network};
 use crate::{Config, FlowInfo, FlowKey};
@@ -27,7 +28,7 @@ impl Stream {
     fn new(congestion: Congestion) -> Self {
         let config = Config { congestion, ..Config::default() };
         let mut network = Network::new(1, &config, Faults::default(), 64 << 20);
-        network.delay_ns = RTT_NS / 2;
+        network.set_delay(RTT_NS / 2);
         network.hosts[1].app.window = 16 << 20;
         let keys = network.connected();
         network.departures = Some(Vec::new());
@@ -53,7 +54,7 @@ impl Stream {
             host.endpoint.send(self.network.now, self.keys[0], 0, MESSAGE_BYTES);
             self.submitted += 1;
         }
-        assert!(self.network.step());
+        self.network.go_on();
         self.network.read_all(1, self.keys[1]);
     }
 
@@ -118,7 +119,7 @@ fn slow_start_begins_with_ten_packets_and_grows_by_what_is_acknowledged() {
 fn no_more_than_the_window_is_in_flight() {
     for congestion in Congestion::ALL {
         let mut stream = Stream::new(congestion);
-        stream.network.fate.lose_each = 50;
+        stream.network.accidents.lose_each = 50;
         stream.run_for(40);
         assert!(stream.flow().packets_lost > 5);
         for packet in stream.departures() {
@@ -166,9 +167,10 @@ fn a_loss_leaves_seven_tenths_of_cubics_window_once_per_round_trip() {
     for _ in 0..3 {
         let lost = stream.flow().packets_lost;
         // Three of the same round trip, each found by itself.
-        stream.network.fate = super::Fate { lose: 1, lose_each: 20, ..super::Fate::default() };
-        stream.run_until(|stream| stream.network.fate.count >= 40);
-        stream.network.fate.lose_each = 0;
+        stream.network.accidents =
+            super::Accidents { lose: 1, lose_each: 20, ..super::Accidents::default() };
+        stream.run_until(|stream| stream.network.accidents.count >= 40);
+        stream.network.accidents.lose_each = 0;
         let decreases = stream.run_until(|stream| stream.flow().packets_lost >= lost + 3);
         let [(_, factor)] = decreases[..] else { panic!("{decreases:?}") };
         // Others may have been acknowledged with the one that told of the loss.
@@ -185,10 +187,10 @@ fn swift_bears_loss_up_to_a_tenth_and_then_shrinks_by_what_was_lost() {
     // So much that a step has no more gaps than an acknowledgement can tell of.
     stream.messages = 2;
     stream.run_to(90);
-    stream.network.fate.lose_each = 20;
+    stream.network.accidents.lose_each = 20;
     assert_eq!(stream.run_for(30), [], "one in twenty");
     assert!(stream.flow().packets_lost > 50);
-    stream.network.fate.lose_each = 5;
+    stream.network.accidents.lose_each = 5;
     let decreases = stream.run_for(60);
     assert!(decreases.len() >= 3, "{decreases:?}");
     for (_, factor) in &decreases[1..] {
@@ -205,7 +207,7 @@ fn swift_bears_loss_up_to_a_tenth_and_then_shrinks_by_what_was_lost() {
 fn a_loss_that_was_none_is_given_back_and_not_believed_a_second_time() {
     let mut stream = Stream::new(Congestion::Cubic);
     stream.run_to(200);
-    stream.network.fate.late_ns = RTT_NS / 4;
+    stream.network.accidents.late_ns = RTT_NS / 4;
     let before = stream.window();
     let decreases = stream.run_until(|stream| stream.flow().packets_lost == 1);
     assert_eq!(decreases.len(), 1);
@@ -214,7 +216,7 @@ fn a_loss_that_was_none_is_given_back_and_not_believed_a_second_time() {
     stream.run_for(1);
     assert!(stream.window() as f64 >= reduced as f64 / 0.7, "{reduced}, {}", stream.window());
     // Again, and still overtaken by more than three: the flow waits for it now.
-    stream.network.fate.late_ns = RTT_NS / 32;
+    stream.network.accidents.late_ns = RTT_NS / 32;
     assert_eq!(stream.run_for(3), []);
     assert_eq!(stream.flow().packets_lost, 1);
 }
@@ -275,10 +277,10 @@ fn persistent_congestion_is_three_probe_timeouts_of_nothing_but_loss() {
             stream.run_to(100);
             stream.run_for(8);
             let lost = stream.flow().packets_lost;
-            stream.network.faults.loss = 1000;
+            stream.network.cut(true);
             let end = stream.network.now + outage_ns;
             stream.run_until(|stream| stream.network.now >= end);
-            stream.network.faults.loss = 0;
+            stream.network.cut(false);
             stream.run_until(|stream| stream.flow().packets_lost > lost);
             let packets = stream.window() / u64::from(stream.flow().packet_bytes);
             assert_eq!(
@@ -298,16 +300,16 @@ fn what_was_lost_before_the_first_round_trip_time_was_known_is_no_persistent_con
     for congestion in Congestion::ALL {
         let config = Config { congestion, ..Config::default() };
         let mut network = Network::new(2, &config, Faults::default(), 1 << 20);
-        network.delay_ns = RTT_NS / 2;
+        network.set_delay(RTT_NS / 2);
         network.connect();
         network.run_until(|network| !network.hosts[1].app.accepted.is_empty());
         network.transmit(); // the syn-ack
-        network.faults.loss = 1000;
+        network.cut(true);
         let (now, key) = (network.now, network.hosts[1].app.accepted[0]);
         network.hosts[1].app.transmit_pool = vec![0; 50_000];
         network.hosts[1].endpoint.send(now, key, 0, 50_000);
         network.run_until(|network| network.now.since(now) > 50 * RTT_NS);
-        network.faults.loss = 0;
+        network.cut(false);
         let flow = |network: &Network| network.hosts[1].endpoint.flows().next().expect("open");
         network.run_until(|network| flow(network).packets_lost > 0);
         let window = flow(&network).congestion_window_bytes;

@@ -1,6 +1,5 @@
 //! What an endpoint counts, and what it believes of those who have no flow.
 
-use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use clearway_base::MILLISECOND;
@@ -9,6 +8,7 @@ use clearway_wire::clearway::{
     Challenge, HEADER_LENGTH, Header, Packet, PacketType, Reset, SynAck, VERSION, VERSION_SHARED,
     Versions, emit_ping, seal,
 };
+use clearway_world::Steps;
 
 use super::{Faults, Network, PORT, WINDOW, transfer};
 use crate::control::emit_control;
@@ -37,9 +37,7 @@ fn data(flow: u64, number: u64) -> Vec<u8> {
 
 /// Gives host `to` a datagram; returns whether it has something to answer.
 fn give(network: &mut Network, to: usize, source: SocketAddr, bytes: &[u8]) -> bool {
-    let (now, host) = (network.now, &mut network.hosts[to]);
-    let (way, ecn) = (Arrival::Queue, Ecn::NotCapable);
-    host.endpoint.handle_datagram(now, source, host.address, bytes, way, ecn, &mut host.app)
+    network.hosts[to].handle(network.now, source, Ecn::NotCapable, bytes)
 }
 
 /// What has been counted since `before`, by name, but for packets that were sent.
@@ -165,7 +163,7 @@ fn versions(flow: u64, token: u64) -> Vec<u8> {
 fn connecting(network: &mut Network) -> (FlowKey, Vec<u8>) {
     let key = network.connect();
     network.transmit();
-    let Some(Reverse((.., syn))) = network.link.pop() else { panic!("no syn") };
+    let syn = network.intercept().bytes;
     (key, syn)
 }
 
@@ -275,7 +273,7 @@ fn all_packets_of_two_flows_are_counted_at_both_ends() {
     // Four packets open each flow; all others carry data.
     let sent = [0, 1].map(|host| count(host, "packets_sent") - 4);
     let received = [1, 0].map(|host| count(host, "data_packets_received"));
-    assert_eq!((sent, sent[0] + sent[1]), (received, network.count - 8));
+    assert_eq!((sent, sent[0] + sent[1]), (received, network.packets() - 8));
     assert!(sent[0] >= 6 && sent[1] >= 6, "{sent:?}");
     for host in 0..2 {
         let flows = network.hosts[host].endpoint.flows();
@@ -289,7 +287,7 @@ fn all_packets_of_two_flows_are_counted_at_both_ends() {
     let host = &mut network.hosts[0];
     host.endpoint.abort(keys[0], Reason::Reset, &mut host.app);
     network.run_until(|network| network.hosts[1].app.closed == [Reason::Reset]);
-    network.faults.loss = 1000;
+    network.cut(true);
     network.run_until(|network| network.hosts[1].app.closed.len() == 2);
     assert_eq!(network.hosts[1].endpoint.counters().flows_timed_out, 1);
 }
@@ -343,7 +341,7 @@ fn a_ping_that_is_sent_back_is_over() {
     let [from, to] = [network.hosts[0].address, network.hosts[1].address];
     network.hosts[0].endpoint.ping(network.now, 1, from, to, 24);
     network.transmit();
-    let Some(Reverse((.., ping))) = network.link.pop() else { panic!("no ping") };
+    let ping = network.intercept().bytes;
     let mut other = ping.clone();
     other[23] ^= 1;
     let (now, host) = (network.now, &mut network.hosts[0]);
@@ -372,7 +370,7 @@ fn pings_are_answered_whichever_port_they_come_from() {
     // And what comes from there: a pong, but no syn.
     network.hosts[0].endpoint.ping(network.now, 1, from, SocketAddr::new(to.ip(), 1234), 24);
     network.transmit();
-    let Some(Reverse((.., ping))) = network.link.pop() else { panic!("no ping") };
+    let ping = network.intercept().bytes;
     let token = Packet::new(&ping).expect("a packet").number();
     let other = SocketAddr::new(to.ip(), 1234);
     give(&mut network, 0, other, &control(PacketType::Syn, 0, 1, &|_: &mut [u8]| 0));
@@ -391,7 +389,7 @@ fn pings_are_known_by_their_tokens() {
     for id in 0..65 {
         network.hosts[0].endpoint.ping(network.now, id, from, to, 24);
         network.transmit();
-        let Some(Reverse((.., ping))) = network.link.pop() else { panic!("no ping") };
+        let ping = network.intercept().bytes;
         assert_eq!(ping.len(), HEADER_LENGTH);
         tokens.push(Packet::new(&ping).expect("a packet").number());
     }

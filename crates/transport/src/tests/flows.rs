@@ -1,9 +1,9 @@
 //! What becomes of a flow's memory and name, and of those who wait.
 
 use super::{Faults, LISTENER, Network, content};
-use crate::{App as _, Arrival, Config, Reason};
+use crate::{App as _, Config, Reason};
 use clearway_base::{MILLISECOND, SECOND};
-use clearway_wire::Ecn;
+use clearway_world::Steps;
 
 /// Two hosts, and a message from host 0 of which host 1 has got a part.
 fn half_way(config: &Config) -> (Network, [crate::FlowKey; 2]) {
@@ -61,7 +61,7 @@ fn flows_and_their_packets_are_known_by_their_owners() {
     let (mut network, keys) = half_way(&Config::default());
     network.tape = Some(Vec::new());
     network.run_until(|network| network.tape.as_ref().is_some_and(|tape| !tape.is_empty()));
-    let packet = network.tape.take().expect("set").remove(0).1;
+    let packet = network.tape.take().expect("set").remove(0).bytes;
     let owner = super::Owner { channel: LISTENER.channel, connection: 1 };
     let host = &mut network.hosts[1];
     assert_eq!(host.endpoint.owner(keys[1]), Some(owner));
@@ -73,11 +73,11 @@ fn flows_and_their_packets_are_known_by_their_owners() {
 #[test]
 fn probe_timeouts_are_counted_until_the_peer_is_heard() {
     let (mut network, keys) = half_way(&Config::default());
-    network.faults = Faults { loss: 1000, ..Faults::default() };
+    network.cut(true);
     let begin = network.now;
     network.run_until(|network| network.now >= begin + 20 * MILLISECOND);
     assert!(network.hosts[0].endpoint.probe_timeouts(keys[0]) >= 2);
-    network.faults = Faults::default();
+    network.cut(false);
     network.run_until(|network| network.hosts[0].app.sent == 1);
     assert_eq!(network.hosts[0].endpoint.probe_timeouts(keys[0]), 0);
 }
@@ -143,19 +143,16 @@ fn strangers_get_so_many_answers_in_a_second_and_no_more() {
     let (mut network, keys) = half_way(&config);
     network.tape = Some(Vec::new());
     network.run_until(|network| network.tape.as_ref().is_some_and(|tape| !tape.is_empty()));
-    let (source, packet) = network.tape.take().expect("set").remove(0);
+    let packet = network.tape.take().expect("set").remove(0);
     let (begin, host) = (network.now, &mut network.hosts[1]);
     host.endpoint.abort(keys[1], Reason::Reset, &mut host.app);
-    let (mut answers, mut bytes) = (0, [0; 1500]);
+    let mut answers = 0;
     for millisecond in 0..1000 {
         let now = begin + millisecond * MILLISECOND;
         for _ in 0..100 {
-            let (to, by) = (host.address, Arrival::Queue);
-            let app = &mut host.app;
-            host.endpoint.handle_datagram(now, source, to, &packet, by, Ecn::Capable, app);
+            host.handle(now, packet.from, packet.ecn, &packet.bytes);
         }
-        while let Some(destination) = host.endpoint.next_transmit(now) {
-            host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
+        while host.poll_transmit(now).is_some() {
             answers += 1;
         }
     }

@@ -4,57 +4,16 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
-use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, PacketType};
+use clearway_wire::clearway::{self, Header, MESSAGE_BYTES_MAX, PacketType};
 
-use super::{LISTENER, PORT, TestApp, WINDOW, audit, content};
-use crate::{Arrival, Config, Destination, Endpoint, FlowKey, Owner, Reason};
+use super::{Host, LISTENER, PORT, WINDOW, content, forged};
+use crate::{Config, Endpoint, FlowKey, Owner, Reason};
 
 const OWNER: Owner = Owner { channel: 1, connection: 1 };
 
-struct Host {
-    address: SocketAddr,
-    endpoint: Endpoint,
-    app: TestApp,
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        audit([(&self.endpoint, &self.app)]);
-    }
-}
-
-impl Host {
-    fn new(index: u8, pool_bytes: u64) -> Self {
-        let config = Config::default();
-        Self {
-            address: SocketAddr::from(([10, 0, 0, index], 20707)),
-            endpoint: Endpoint::new(config, START, u64::from(index), [index; 16]),
-            app: TestApp::new(pool_bytes),
-        }
-    }
-
-    fn handle(&mut self, now: Time, source: SocketAddr, packet: &[u8]) {
-        self.endpoint.handle_datagram(
-            now,
-            source,
-            self.address,
-            packet,
-            Arrival::Queue,
-            Ecn::Capable,
-            &mut self.app,
-        );
-    }
-
-    /// What it sends now.
-    fn packets(&mut self, now: Time) -> Vec<(Destination, Vec<u8>)> {
-        let mut packets = Vec::new();
-        let mut bytes = [0; 2048];
-        while let Some(destination) = self.endpoint.next_transmit(now) {
-            let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
-            packets.push((destination, bytes[..length].to_vec()));
-        }
-        packets
-    }
+fn host(number: u8, pool_bytes: u64) -> Host {
+    let endpoint = Endpoint::new(Config::default(), START, u64::from(number), [number; 16]);
+    Host::new(number, endpoint, pool_bytes)
 }
 
 const START: Time = Time::from_ns(SECOND);
@@ -78,7 +37,7 @@ struct Hostile {
 impl Hostile {
     /// Opens a flow, the `nth` from its host; what the server sends it later is not looked at.
     fn connect(server: &mut Host, nth: u8, now: Time) -> Self {
-        let mut client = Host::new(66, 0);
+        let mut client = host(66, 0);
         client.endpoint = Endpoint::new(Config::default(), now, u64::from(nth), [66; 16]);
         server.packets(now); // to its other flows, which this one would reset
         let key = client.endpoint.connect(now, OWNER, client.address, server.address, PORT, WINDOW);
@@ -97,12 +56,7 @@ impl Hostile {
     }
 
     fn packet_numbered(&self, number: u64, frames: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
-        let mut bytes = vec![0; 1472];
-        Header::data(self.flow, number, false).emit(&mut bytes);
-        let length = HEADER_LENGTH + frames(&mut bytes[HEADER_LENGTH..]);
-        bytes.truncate(length);
-        clearway::seal(&mut bytes);
-        bytes
+        forged(self.flow, number, frames)
     }
 
     fn fragment(&mut self, sequence: u32, total: u32, offset: u32, bytes: &[u8]) -> Vec<u8> {
@@ -123,11 +77,11 @@ fn exchange(server: &mut Host, client: &mut Host, now: Time) {
             return;
         }
         for (between, packet) in to_server {
-            server.handle(now, between.from, &packet);
+            server.handle(now, between.from, Ecn::Capable, &packet);
         }
         for (between, packet) in to_client {
             if between.to == client.address {
-                client.handle(now, between.from, &packet);
+                client.handle(now, between.from, Ecn::Capable, &packet);
             }
         }
     }
@@ -135,7 +89,7 @@ fn exchange(server: &mut Host, client: &mut Host, now: Time) {
 
 impl Scene {
     fn new(pool_bytes: u64) -> Self {
-        let (mut server, mut good) = (Host::new(1, pool_bytes), Host::new(2, 0));
+        let (mut server, mut good) = (host(1, pool_bytes), host(2, 0));
         server.endpoint.listen(PORT, LISTENER).expect("free");
         let good_flow = good
             .endpoint
@@ -147,7 +101,7 @@ impl Scene {
     }
 
     fn attack(&mut self, packet: &[u8]) {
-        self.server.handle(self.now, self.hostile.address, packet);
+        self.server.handle(self.now, self.hostile.address, Ecn::Capable, packet);
     }
 
     /// The well-behaved peer sends a message of `length` bytes, which the server's app gets and
@@ -281,7 +235,7 @@ fn a_message_with_more_gaps_than_there_may_be_arrives_at_last() {
 /// A peer with many flows is gone: what its end takes is spread over turns.
 #[test]
 fn timers_that_are_due_at_once_are_handled_in_parts() {
-    let mut client = Host::new(1, 0);
+    let mut client = host(1, 0);
     let nobody = SocketAddr::from(([10, 0, 0, 9], 20707));
     for _ in 0..1000 {
         let (local, app) = (client.address, OWNER);
@@ -497,7 +451,7 @@ fn a_ping_longer_than_a_packet_may_be_is_not_answered() {
 
 #[test]
 fn flow_ids_tell_nothing_of_each_other() {
-    let mut server = Host::new(1, 1 << 20);
+    let mut server = host(1, 1 << 20);
     server.endpoint.listen(PORT, LISTENER).expect("free");
     let ids: Vec<u64> = (0..8).map(|nth| Hostile::connect(&mut server, nth, START).flow).collect();
     for (index, id) in ids.iter().enumerate() {
@@ -510,7 +464,7 @@ fn flow_ids_tell_nothing_of_each_other() {
 fn open_all(server: &mut Host, index: u8) -> usize {
     let before = server.app.accepted.len();
     for nth in 0..45 {
-        let mut client = Host::new(index, 0);
+        let mut client = host(index, 0);
         client.endpoint = Endpoint::new(Config::default(), START, nth, [index; 16]);
         let (from, to) = (client.address, server.address);
         client.endpoint.connect(START, OWNER, from, to, PORT, WINDOW).expect("room");
@@ -522,7 +476,7 @@ fn open_all(server: &mut Host, index: u8) -> usize {
 
 #[test]
 fn a_greedy_host_leaves_room_for_others() {
-    let mut server = Host::new(1, 1 << 20);
+    let mut server = host(1, 1 << 20);
     let config = Config { flows_max: 40, ..Config::default() };
     server.endpoint = Endpoint::new(config, START, 1, [1; 16]);
     server.endpoint.listen(PORT, LISTENER).expect("free");

@@ -1,6 +1,5 @@
 //! What stands in single packets, and what becomes of them.
 
-use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
@@ -9,9 +8,10 @@ use clearway_wire::clearway::{
     Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, VERSION_OPERATIONS,
     VERSION_SHARED, VERSION_STREAMS, Versions, emit_ping, seal,
 };
+use clearway_world::Steps;
 
 use super::{Faults, Network, PORT, transfer};
-use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, NoStream, Owner, Reason};
+use crate::{Config, Endpoint, FlowInfo, FlowKey, NoStream, Owner, Reason};
 
 /// Two hosts of which neither has anything to say.
 fn settled(config: &Config) -> (Network, [FlowKey; 2]) {
@@ -31,9 +31,9 @@ fn flow(network: &Network) -> FlowInfo {
 fn packets(network: &mut Network) -> Vec<Vec<u8>> {
     network.transmit();
     let mut packets = Vec::new();
-    while let Some(Reverse((_, _, to, _, bytes))) = network.link.pop() {
+    while let Some((_, (to, packet))) = network.link.take() {
         assert_eq!(to, 1);
-        packets.push(bytes);
+        packets.push(packet.bytes);
     }
     packets
 }
@@ -88,9 +88,7 @@ fn an_acknowledgement_takes_no_data_along_that_are_held_back() {
     emit_ping(&mut ping[HEADER_LENGTH..]);
     seal(&mut ping);
     let (now, source) = (network.now, network.hosts[1].address);
-    let host = &mut network.hosts[0];
-    let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::Capable);
-    host.endpoint.handle_datagram(now, source, to, &ping, by, ecn, &mut host.app);
+    network.hosts[0].handle(now, source, Ecn::Capable, &ping);
     let [acknowledgement] = &packets(&mut network)[..] else { panic!("one packet") };
     assert!(acknowledgement.len() < 100, "{} bytes", acknowledgement.len());
 }
@@ -123,8 +121,7 @@ fn an_acknowledgement_says_for_how_long_this_host_has_held_it_up() {
     host.endpoint.begin_turn(now, false);
     let now = now + GAP_NS;
     host.endpoint.begin_turn(now, false);
-    let (to, by) = (host.address, Arrival::Queue);
-    host.endpoint.handle_datagram(now, source, to, packet, by, Ecn::Capable, &mut host.app);
+    host.handle(now, source, Ecn::Capable, packet);
     host.app.transmit_pool = vec![0];
     host.endpoint.send(now, keys[1], 0, 1);
     let now = now + LATER_NS;
@@ -207,7 +204,7 @@ fn a_flow_that_was_closed_stays_for_three_probe_timeouts() {
         (60 * MILLISECOND, 3 * (60 * MILLISECOND + 250 * MICROSECOND)),
     ] {
         let mut network = Network::new(63, &Config::default(), Faults::default(), 1 << 20);
-        network.delay_ns = rtt_ns / 2;
+        network.set_delay(rtt_ns / 2);
         let keys = network.connected();
         transfer(&mut network, keys, &[100; 80], 1);
         let (now, host) = (network.now, &mut network.hosts[1]);
@@ -216,7 +213,7 @@ fn a_flow_that_was_closed_stays_for_three_probe_timeouts() {
         assert_eq!(network.hosts[0].app.closed, [Reason::Closed]);
         let begin = network.now;
         // The peer, which has forgotten it, would say so.
-        network.faults.loss = 1000;
+        network.cut(true);
         network.link.clear();
         network.run_until(|network| network.hosts[0].endpoint.flows().count() == 0);
         let took_ns = network.now.since(begin);
@@ -234,14 +231,13 @@ fn messages_count_as_sent_if_the_peer_says_that_it_has_closed() {
     let packets = packets(&mut network);
     let (source, host) = (network.hosts[0].address, &mut network.hosts[1]);
     for packet in &packets {
-        let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::Capable);
-        host.endpoint.handle_datagram(now, source, to, packet, by, ecn, &mut host.app);
+        host.handle(now, source, Ecn::Capable, packet);
     }
     assert_eq!(host.app.closed, [Reason::Closed]);
     // Its acknowledgements are lost for as long as it waits.
-    network.faults.loss = 1000;
+    network.cut(true);
     network.run_until(|network| network.hosts[1].endpoint.flows().count() == 0);
-    network.faults.loss = 0;
+    network.cut(false);
     assert_eq!(flow(&network).messages_sent, 0);
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
     assert_eq!((network.hosts[0].app.closed[0], network.hosts[0].app.sent), (Reason::Closed, 3));
@@ -251,7 +247,7 @@ fn messages_count_as_sent_if_the_peer_says_that_it_has_closed() {
 #[test]
 fn syns_that_get_no_answer_are_counted_as_retries() {
     let mut network = Network::new(64, &Config::default(), Faults::default(), 1 << 20);
-    network.faults.loss = 1000;
+    network.cut(true);
     let begin = network.now;
     network.connect();
     network.run_until(|network| network.now > begin + 25 * MILLISECOND);
@@ -274,14 +270,12 @@ fn who_speaks_other_versions_is_told_which_there_are() {
     short.truncate(HEADER_LENGTH + 7);
     for (mut packet, answers) in [(syn, 1), (other, 0), (short, 0)] {
         seal(&mut packet);
-        let (now, source) = (network.now, network.hosts[0].address);
-        let host = &mut network.hosts[1];
-        let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::NotCapable);
-        host.endpoint.handle_datagram(now, source, to, &packet, by, ecn, &mut host.app);
+        let source = network.hosts[0].address;
+        network.hosts[1].handle(network.now, source, Ecn::NotCapable, &packet);
         network.transmit();
         assert_eq!(network.link.len(), answers);
-        while let Some(Reverse((.., answer))) = network.link.pop() {
-            let answer = Packet::new(&answer).expect("a packet");
+        while let Some((_, (_, answer))) = network.link.take() {
+            let answer = Packet::new(&answer.bytes).expect("a packet");
             let header = Header::parse(&answer).expect("sound");
             assert_eq!((header.packet_type, header.number), (PacketType::Version, token));
             assert_eq!(header.flow.to_be_bytes(), flow[..]);
@@ -396,16 +390,14 @@ fn offering(syn: &[u8], versions: &[u8]) -> Vec<u8> {
 /// The one packet that a host is sent now, and where it comes from.
 fn only_packet(network: &mut Network, to: usize) -> (SocketAddr, Vec<u8>) {
     network.transmit();
-    let Some(Reverse((_, _, host, source, bytes))) = network.link.pop() else { panic!("nothing") };
+    let Some((_, (host, packet))) = network.link.take() else { panic!("nothing") };
     assert!(host == to && network.link.is_empty());
-    (source, bytes)
+    (packet.from, packet.bytes)
 }
 
 /// Gives a host a packet.
 fn hand_over(network: &mut Network, to: usize, source: SocketAddr, packet: &[u8]) {
-    let (now, host) = (network.now, &mut network.hosts[to]);
-    let (local, by, ecn) = (host.address, Arrival::Queue, Ecn::NotCapable);
-    host.endpoint.handle_datagram(now, source, local, packet, by, ecn, &mut host.app);
+    network.hosts[to].handle(network.now, source, Ecn::NotCapable, packet);
 }
 
 /// What a restored flow asks, and how often: a third of its own silence, not of others'.

@@ -1,10 +1,11 @@
 //! Paths that take smaller packets than their ends, that mark packets, and hosts that sleep.
 
-use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND};
+use clearway_wire::Ecn;
+use clearway_world::{Datagram, Steps};
 
-use super::{Faults, Network, mixed_lengths, transfer};
-use crate::Config;
-use clearway_base::Random;
+use super::{Faults, Network, bad, mixed_lengths, transfer};
+use crate::{Config, Destination};
 
 fn jumbo() -> Config {
     Config { packet_bytes_max: 8972, ..Config::default() }
@@ -50,7 +51,7 @@ fn the_search_goes_on_to_what_the_path_takes_and_is_no_congestion() {
     network.packet_bytes_max = usize::MAX;
     let end = network.now + 601 * SECOND;
     while network.now < end {
-        assert!(network.step());
+        network.go_on();
     }
     for _ in 0..10 {
         transfer(&mut network, keys, &[100_000; 4], 4);
@@ -61,7 +62,7 @@ fn the_search_goes_on_to_what_the_path_takes_and_is_no_congestion() {
 #[test]
 fn a_smaller_path_in_the_middle_of_lossy_traffic_loses_and_doubles_nothing() {
     for seed in 0..20 {
-        let faults = Faults { loss: 50, reordering: 50, ..Faults::default() };
+        let faults = bad(50, 0, 50, 0);
         let mut network = Network::new(seed, &jumbo(), faults, 8 << 20);
         let keys = network.connected();
         let lengths = mixed_lengths(&mut Random::new(seed), 60);
@@ -169,14 +170,14 @@ fn a_host_that_is_away_for_a_while_is_no_congestion() {
 #[test]
 fn a_syn_that_was_repeated_for_seconds_gives_no_round_trip_of_seconds() {
     let mut network = Network::new(28, &Config::default(), Faults::default(), 1 << 20);
-    network.delay_ns = 10 * MILLISECOND;
+    network.set_delay(10 * MILLISECOND);
     network.connect();
     network.run_until(|network| network.hosts[1].endpoint.counters().challenges_sent > 0);
     network.step();
-    network.faults.loss = 1000;
+    network.cut(true);
     let end = network.now + 2 * SECOND;
     network.run_until(|network| network.now > end);
-    network.faults.loss = 0;
+    network.cut(false);
     network.run_until(|network| network.hosts[0].app.connected == 1);
     let info = network.hosts[0].endpoint.flows().next().expect("open");
     assert!((20 * MILLISECOND..40 * MILLISECOND).contains(&info.rtt_ns), "{info:?}");
@@ -188,7 +189,7 @@ fn a_syn_that_was_repeated_for_seconds_gives_no_round_trip_of_seconds() {
 fn a_syn_that_was_repeated_makes_no_path_shorter_than_it_is() {
     for rtt_ns in [8 * MILLISECOND, 15 * MILLISECOND, 300 * MILLISECOND] {
         let mut network = Network::new(29, &Config::default(), Faults::default(), 64 << 20);
-        network.delay_ns = rtt_ns / 2;
+        network.set_delay(rtt_ns / 2);
         let keys = network.connected();
         let flow = |network: &Network| network.hosts[0].endpoint.flows().next().expect("open");
         assert!(flow(&network).rtt_ns < rtt_ns / 2, "a guess: {:?}", flow(&network));
@@ -206,12 +207,11 @@ fn packets_may_be_marked_once_the_flow_is_open_and_while_the_path_is_honest() {
     let mut network = Network::new(24, &Config::default(), Faults::default(), 64 << 20);
     let key = network.connect();
     let next = |network: &mut Network| {
-        let (now, host) = (network.now, &mut network.hosts[0]);
-        let destination = host.endpoint.next_transmit(now).expect("something to send");
-        let mut bytes = [0; 1500];
-        let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
-        network.carry(1, destination.from, &bytes[..length]);
-        destination.is_ecn_capable
+        let next = network.hosts[0].poll_transmit(network.now);
+        let (Destination { from, to, is_ecn_capable, .. }, bytes) =
+            next.expect("something to send");
+        network.carry(1, Datagram { from, to, ecn: Ecn::Capable, bytes });
+        is_ecn_capable
     };
     assert!(!next(&mut network), "a syn");
     network.run_until(|network| network.hosts[0].app.connected == 1);

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use clearway_base::{Random, SECOND, Time};
 use clearway_wire::Ecn;
-use clearway_wire::clearway::{Header, emit_message, emit_open, emit_ping, emit_stream, seal};
+use clearway_wire::clearway::{emit_message, emit_open, emit_ping, emit_stream};
+use clearway_world::Steps;
 
-use super::{Faults, Network, PORT, WINDOW, content};
+use super::{Faults, Network, PORT, WINDOW, bad, content, forged};
 use crate::flow::STREAMS_MAX;
-use crate::{Arrival, Config, Endpoint, FlowKey, NoStream, Owner, Priority, Reason, StreamKey};
+use crate::{Config, Endpoint, FlowKey, NoStream, Owner, Priority, Reason, StreamKey};
 
 /// A host that begins a shared flow, and one that takes its connections.
-struct World {
+struct Sharing {
     network: Network,
     key: FlowKey,
     opened: u32,
@@ -22,7 +23,7 @@ struct World {
     got: [HashMap<u32, Vec<Vec<u8>>>; 2],
 }
 
-impl World {
+impl Sharing {
     fn new(seed: u64, faults: Faults) -> Self {
         let mut network = Network::new(seed, &Config::default(), faults, 64 << 20);
         network.hosts.iter_mut().for_each(|host| host.app.transmit_pool = content(0, 1 << 20));
@@ -77,19 +78,9 @@ impl World {
         }
     }
 
-    #[track_caller]
-    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
-        let end = self.network.now + 600 * SECOND;
-        while !done(self) {
-            let goes_on = self.network.step();
-            assert!(goes_on && self.network.now < end, "stuck: {}", self.network.describe());
-            (0..2).for_each(|host| self.read(host));
-        }
-    }
-
     /// Nothing may happen until then.
     fn wait_until(&mut self, time: Time) {
-        while self.network.now < time && self.network.step() {}
+        self.network.run_for(time.since(self.network.now));
         self.network.now = self.network.now.max(time);
     }
 
@@ -110,41 +101,41 @@ impl World {
     fn rest(mut self) {
         self.network.hosts[1].endpoint.unlisten(PORT);
         self.run_until(|world| world.flows() == [0, 0]);
-        while self.network.step() {}
+        self.network.run_out();
         for host in &self.network.hosts {
             assert_eq!(host.endpoint.audit_rest(), Ok(()));
             host.app.audit();
         }
     }
 
-    fn move_on(&mut self) {
-        let now = self.network.now;
-        for host in &mut self.network.hosts {
-            let saved = host.endpoint.save();
-            let restored = Endpoint::restore(saved.clone(), Config::default(), now);
-            host.endpoint = restored.expect("just saved");
-            assert_eq!(host.endpoint.save().flows, saved.flows);
-        }
-    }
-
     /// A packet of one host comes to the other, whose flow is `to`.
     fn inject(&mut self, from: usize, to: FlowKey, emit: impl FnOnce(&mut [u8]) -> usize) {
-        let mut bytes = vec![0; 1400];
         self.injected += 1;
-        let at = Header::data(to.id(), self.injected << 20, false).emit(&mut bytes);
-        let length = emit(&mut bytes[at..]);
-        bytes.truncate(at + length);
-        seal(&mut bytes);
-        let (now, source) = (self.network.now, self.network.hosts[from].address);
-        let host = &mut self.network.hosts[1 - from];
-        let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::Capable);
-        host.endpoint.handle_datagram(now, source, to, &bytes, by, ecn, &mut host.app);
+        let bytes = forged(to.id(), self.injected << 20, emit);
+        let source = self.network.hosts[from].address;
+        self.network.hosts[1 - from].handle(self.network.now, source, Ecn::Capable, &bytes);
+    }
+}
+
+impl Steps for Sharing {
+    fn now(&self) -> Time {
+        self.network.now
+    }
+
+    fn step(&mut self) -> bool {
+        let goes_on = self.network.step();
+        (0..2).for_each(|host| self.read(host));
+        goes_on
+    }
+
+    fn describe(&self) -> String {
+        self.network.describe()
     }
 }
 
 #[test]
 fn connections_share_a_flow_which_ends_with_the_last() {
-    let mut world = World::new(1, Faults::default());
+    let mut world = Sharing::new(1, Faults::default());
     let streams: [_; 5] = world.with_connections();
     assert_eq!(streams.map(|stream| stream.stream), [1, 3, 5, 7, 9]);
     assert_eq!(world.flows(), [1, 1]);
@@ -175,13 +166,8 @@ fn connections_share_a_flow_which_ends_with_the_last() {
 fn connections_come_and_go_over_bad_links() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let faults = Faults {
-            loss: random.below(100),
-            duplication: random.below(100),
-            reordering: random.below(200),
-            corruption: random.below(20),
-        };
-        let mut world = World::new(seed, faults);
+        let faults = bad(random.below(100), random.below(100), random.below(200), random.below(20));
+        let mut world = Sharing::new(seed, faults);
         world.open();
         let (mut sent, mut ended) = (HashMap::<u32, Vec<(u32, u32)>>::new(), 0);
         let mut open = vec![world.open()];
@@ -199,12 +185,9 @@ fn connections_come_and_go_over_bad_links() {
                     sent.remove(&stream.stream);
                     world.abort(0, stream);
                 }
-                3 => world.move_on(),
+                3 => world.network.move_on(),
                 4 => world.network.hosts[random.below(2) as usize].endpoint.recount(),
-                5..=12 => {
-                    world.network.step();
-                    (0..2).for_each(|host| world.read(host));
-                }
+                5..=12 => _ = world.step(),
                 _ if is_connected => {
                     let length = [0, 64, 1000, 5000, 50_000][random.below(5) as usize];
                     world.send(0, open[at], length / 2, length);
@@ -235,7 +218,7 @@ fn connections_come_and_go_over_bad_links() {
 
 #[test]
 fn who_is_refused_hears_it_and_others_go_on() {
-    let mut world = World::new(2, Faults::default());
+    let mut world = Sharing::new(2, Faults::default());
     let [first] = world.with_connections();
     world.network.hosts[1].endpoint.unlisten(PORT);
     let second = world.open();
@@ -252,7 +235,7 @@ fn who_is_refused_hears_it_and_others_go_on() {
 /// Nobody listens any more when the first connection comes: the flow was of no use.
 #[test]
 fn a_flow_whose_connections_are_refused_ends() {
-    let mut world = World::new(3, Faults::default());
+    let mut world = Sharing::new(3, Faults::default());
     world.network.hosts[1].app.refuses = true;
     world.open();
     world.run_until(|world| world.ends(0) == [Reason::Refused]);
@@ -262,9 +245,9 @@ fn a_flow_whose_connections_are_refused_ends() {
 
 #[test]
 fn all_that_share_a_lost_flow_hear_why() {
-    let mut world = World::new(4, Faults::default());
+    let mut world = Sharing::new(4, Faults::default());
     let _: [_; 3] = world.with_connections();
-    world.network.faults = Faults { loss: 1000, ..Faults::default() };
+    world.network.cut(true);
     world.run_until(|world| world.ends(0).len() + world.ends(1).len() == 6);
     assert!((0..2).all(|host| world.ends(host) == [Reason::TimedOut; 3]));
     world.rest();
@@ -273,7 +256,7 @@ fn all_that_share_a_lost_flow_hear_why() {
 /// Only who has opened a shared flow opens connections by it, and stream 0 has no messages.
 #[test]
 fn a_shared_flow_has_no_stream_of_its_own_and_none_of_the_server() {
-    let mut world = World::new(5, Faults::default());
+    let mut world = Sharing::new(5, Faults::default());
     let [stream] = world.with_connections();
     let theirs = world.theirs(stream).flow;
     let owner = Owner { channel: 7, connection: 7 };
@@ -295,7 +278,7 @@ fn a_shared_flow_has_no_stream_of_its_own_and_none_of_the_server() {
 /// What is nobody's has no owner, and what has an owner is not shared.
 #[test]
 fn a_saved_flow_is_shared_or_of_an_app() {
-    let mut world = World::new(6, Faults::default());
+    let mut world = Sharing::new(6, Faults::default());
     let _: [_; 1] = world.with_connections();
     let now = world.network.now;
     let saved = world.network.hosts[0].endpoint.save();
@@ -316,7 +299,7 @@ fn a_saved_flow_is_shared_or_of_an_app() {
 /// Its slot may be another connection's by then.
 #[test]
 fn an_attempt_that_was_aborted_hears_nothing_of_being_accepted() {
-    let mut world = World::new(7, Faults::default());
+    let mut world = Sharing::new(7, Faults::default());
     let [first] = world.with_connections();
     let second = world.open();
     world.network.transmit();
@@ -331,7 +314,7 @@ fn an_attempt_that_was_aborted_hears_nothing_of_being_accepted() {
 /// Its app does not know the connection before that.
 #[test]
 fn who_is_accepted_hears_it_before_messages_come() {
-    let mut world = World::new(8, Faults::default());
+    let mut world = Sharing::new(8, Faults::default());
     let [_] = world.with_connections();
     let second = world.open();
     world.network.hosts[0].app.told.clear();
@@ -348,7 +331,7 @@ fn who_is_accepted_hears_it_before_messages_come() {
 /// What the peer has never heard of would be a gap in its books for ever, and those are bounded.
 #[test]
 fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
-    let mut world = World::new(9, Faults::default());
+    let mut world = Sharing::new(9, Faults::default());
     let mut open = vec![world.open()];
     for nth in 0..300 {
         let stream = world.open();
@@ -358,7 +341,7 @@ fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
             _ => open.push(stream),
         }
     }
-    let is_all = |world: &World| world.network.hosts[0].app.connected as usize == 151;
+    let is_all = |world: &mut Sharing| world.network.hosts[0].app.connected as usize == 151;
     world.run_until(is_all);
     assert_eq!(world.ends(0), [Reason::Closed; 75]);
     open.into_iter().for_each(|stream| world.close(0, stream));
@@ -368,13 +351,13 @@ fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
 /// The peer has to have heard of the end of one before another takes its place.
 #[test]
 fn one_that_takes_the_place_of_another_is_not_refused() {
-    let mut world = World::new(10, Faults::default());
+    let mut world = Sharing::new(10, Faults::default());
     let streams: Vec<_> = (0..STREAMS_MAX).map(|_| world.open()).collect();
     world.run_until(|world| world.network.hosts[0].app.connected as usize == STREAMS_MAX);
     world.abort(0, streams[0]);
     let owner = Owner { channel: 1, connection: 5000 };
     let (now, key) = (world.network.now, world.key);
-    let open = |world: &mut World| {
+    let open = |world: &mut Sharing| {
         world.network.hosts[0].endpoint.open_stream(now, key, owner, 1000).map(|_| ())
     };
     let early = open(&mut world);
@@ -390,7 +373,7 @@ fn one_that_takes_the_place_of_another_is_not_refused() {
 /// The apps that have accepted them may be of different users.
 #[test]
 fn who_has_opened_shared_connections_says_which_goes_first() {
-    let mut world = World::new(21, Faults::default());
+    let mut world = Sharing::new(21, Faults::default());
     let [stream] = world.with_connections();
     let urgent = Priority { urgency: 0, weight: 1 };
     let priorities = [0, 1].map(|host: usize| {
@@ -443,7 +426,7 @@ fn flows_without_connections_leave_room_for_others() {
 
 #[test]
 fn a_flow_that_its_opener_does_not_use_is_given_up() {
-    let mut world = World::new(11, Faults::default());
+    let mut world = Sharing::new(11, Faults::default());
     let begin = world.network.now;
     world.run_until(|world| world.flows() == [1, 1]);
     world.run_until(|world| world.flows() == [0, 0]);
@@ -455,7 +438,7 @@ fn a_flow_that_its_opener_does_not_use_is_given_up() {
 /// One that is in use is not, however long nothing comes by it; and refusals are no use.
 #[test]
 fn only_a_flow_without_connections_is_given_up() {
-    let mut world = World::new(12, Faults::default());
+    let mut world = Sharing::new(12, Faults::default());
     let [first] = world.with_connections();
     let begin = world.network.now;
     world.run_until(|world| world.network.now.since(begin) > 200 * SECOND);
@@ -472,7 +455,7 @@ fn only_a_flow_without_connections_is_given_up() {
         let endpoint = &world.network.hosts[1].endpoint;
         assert!(world.network.now.since(begin) < 60 * SECOND, "{:?}", endpoint.counters());
         let next = world.network.now + SECOND;
-        world.network.faults.loss = 1000;
+        world.network.cut(true);
         world.wait_until(next);
         world.inject(0, key, |bytes| {
             let at = emit_stream(bytes, stream);
@@ -484,10 +467,10 @@ fn only_a_flow_without_connections_is_given_up() {
 /// Who has opened it waits for no more than that for its close to be acknowledged.
 #[test]
 fn a_peer_that_acknowledges_no_close_does_not_keep_the_flow() {
-    let mut world = World::new(13, Faults::default());
+    let mut world = Sharing::new(13, Faults::default());
     let [stream] = world.with_connections();
     world.abort(0, stream);
-    world.network.faults.loss = 1000;
+    world.network.cut(true);
     let (begin, key) = (world.network.now, world.key);
     while world.network.hosts[0].endpoint.flows_open() > 0 {
         let next = world.network.now + SECOND;
@@ -500,10 +483,10 @@ fn a_peer_that_acknowledges_no_close_does_not_keep_the_flow() {
 /// A connection that comes late enough finds it still there.
 #[test]
 fn a_flow_that_is_used_again_is_not_given_up() {
-    let mut world = World::new(14, Faults::default());
+    let mut world = Sharing::new(14, Faults::default());
     let [stream] = world.with_connections();
     world.abort(0, stream);
-    world.network.faults.loss = 1000;
+    world.network.cut(true);
     let (begin, key) = (world.network.now, world.key);
     for second in 1..25 {
         world.wait_until(begin + second * SECOND);

@@ -1,16 +1,15 @@
 //! RSS--: hosts with many engines, whose NICs spread packets by a hash that the endpoints neither
 //! see nor set. A packet that comes to another engine's queue is passed on, if there are lanes.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::PacketType;
+use clearway_world::{Agenda, Datagram, Faults, Steps, Way};
 
 use super::{LISTENER, PORT, TestApp, WINDOW, audit, content};
-use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, Owner};
+use crate::{Arrival, Config, Destination, Endpoint, FlowInfo, FlowKey, Owner};
 
 /// How a NIC spreads what it receives.
 #[derive(Clone, Copy, Debug)]
@@ -43,23 +42,31 @@ struct Engine {
     app: TestApp,
 }
 
-struct Host {
+struct Machine {
     address: SocketAddr,
     engines: Vec<Engine>,
     hash: Hash,
 }
 
-/// When it arrives, a number that breaks ties, where: which host and, if it comes by a lane, which
-/// engine of it; and from where and what it is.
-type Travelling = Reverse<(Time, u64, usize, Option<usize>, SocketAddr, Vec<u8>)>;
+impl Drop for Engine {
+    fn drop(&mut self) {
+        audit(&self.endpoint, &self.app);
+    }
+}
 
-struct World {
-    hosts: [Host; 2],
-    link: BinaryHeap<Travelling>,
+/// To which host a packet goes and, if it comes by a lane, to which engine of it.
+type Place = (usize, Option<usize>);
+
+/// A packet takes so long from one engine to another.
+const LANE_NS: u64 = 2 * MICROSECOND;
+
+struct Spread {
+    hosts: [Machine; 2],
+    link: Agenda<(Place, Datagram)>,
     now: Time,
     random: Random,
-    delay_ns: u64,
-    loss_per_mille: u64,
+    /// Between the NICs, either way.
+    way: Way,
     has_lanes: bool,
     /// The server's engine that listens.
     listener: usize,
@@ -67,28 +74,20 @@ struct World {
     sent: u64,
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let engines = self.hosts.iter().flat_map(|host| &host.engines);
-        audit(engines.map(|engine| (&engine.endpoint, &engine.app)));
-    }
-}
-
-impl World {
+impl Spread {
     fn new(seed: u64, engines: [u8; 2], hashes: [Hash; 2]) -> Self {
         let now = Time::from_ns(SECOND);
-        let host = |index: usize| Host {
+        let host = |index: usize| Machine {
             address: SocketAddr::from(([10, 0, 0, index as u8 + 1], 20707)),
             engines: (0..engines[index]).map(|e| engine(now, seed, e, engines[index])).collect(),
             hash: hashes[index],
         };
         Self {
             hosts: [host(0), host(1)],
-            link: BinaryHeap::new(),
+            link: Agenda::default(),
             now,
             random: Random::new(seed),
-            delay_ns: 5 * MICROSECOND,
-            loss_per_mille: 0,
+            way: Way::new(Faults { latency_ns: 5 * MICROSECOND, ..Faults::default() }),
             has_lanes: true,
             listener: 0,
             sent: 0,
@@ -155,38 +154,27 @@ impl World {
                     let Engine { endpoint, app } = &mut self.hosts[index].engines[engine];
                     let Some(destination) = endpoint.next_transmit(self.now) else { break };
                     let length = endpoint.poll_transmit(self.now, destination, &mut bytes, app);
-                    assert_eq!(destination.to.port(), 20707);
-                    self.sent += u64::from(length > 0);
-                    if length > 0 && !self.random.chance(self.loss_per_mille, 1000) {
-                        self.carry(
-                            self.delay_ns,
-                            1 - index,
-                            None,
-                            destination.from,
-                            &bytes[..length],
-                        );
+                    let Destination { from, to, .. } = destination;
+                    assert_eq!(to.port(), 20707);
+                    if length > 0 {
+                        let (ecn, bytes) = (Ecn::NotCapable, bytes[..length].to_vec());
+                        self.carry(1 - index, Datagram { from, to, ecn, bytes });
                     }
                 }
             }
         }
     }
 
-    fn carry(
-        &mut self,
-        delay_ns: u64,
-        to: usize,
-        lane: Option<usize>,
-        from: SocketAddr,
-        bytes: &[u8],
-    ) {
-        self.random.next_u64();
-        let tie = self.sent << 20 | self.link.len() as u64;
-        self.link.push(Reverse((self.now + delay_ns, tie, to, lane, from, bytes.to_vec())));
+    fn carry(&mut self, to: usize, mut packet: Datagram) {
+        self.sent += 1;
+        if let Some(fate) = self.way.enter(self.now, &mut packet, &mut self.random) {
+            self.link.note(fate.arrival, ((to, None), packet));
+        }
     }
 
-    fn arrive(&mut self, to: usize, lane: Option<usize>, from: SocketAddr, bytes: &[u8]) {
-        let host = &mut self.hosts[to];
-        let queue = host.hash.queue(from, host.address, host.engines.len());
+    fn arrive(&mut self, (to, lane): Place, packet: Datagram) {
+        let (host, bytes) = (&mut self.hosts[to], &packet.bytes);
+        let queue = host.hash.queue(packet.from, host.address, host.engines.len());
         let is_passed_on = |(_, pass_on): (u16, bool)| pass_on.then_some(self.listener);
         let listener = || Endpoint::port_of_syn(bytes).and_then(is_passed_on);
         let owner = Endpoint::engine_of(bytes).map(usize::from).or_else(listener).unwrap_or(queue);
@@ -194,32 +182,36 @@ impl World {
             Some(engine) => (engine, Arrival::Lane),
             None if owner == queue => (queue, Arrival::Queue),
             None if self.has_lanes => {
-                return self.carry(2 * MICROSECOND, to, Some(owner), from, bytes);
+                return self.link.note(self.now + LANE_NS, ((to, Some(owner)), packet));
             }
             None => return,
         };
         let Engine { endpoint, app } = &mut host.engines[engine];
-        endpoint.handle_datagram(
-            self.now,
-            from,
-            host.address,
-            bytes,
-            arrival,
-            Ecn::NotCapable,
-            app,
-        );
+        let Datagram { from, ecn, .. } = packet;
+        endpoint.handle_datagram(self.now, from, host.address, bytes, arrival, ecn, app);
+    }
+
+    fn strayed(&self) -> u64 {
+        let engines = self.hosts.iter().flat_map(|host| &host.engines);
+        engines.map(|engine| engine.endpoint.counters().received_by_lane).sum()
+    }
+}
+
+impl Steps for Spread {
+    const PATIENCE_NS: u64 = 100 * SECOND;
+
+    fn now(&self) -> Time {
+        self.now
     }
 
     fn step(&mut self) -> bool {
         self.transmit();
         let engines = || self.hosts.iter().flat_map(|host| host.engines.iter());
         let timeouts = engines().filter_map(|engine| engine.endpoint.next_timeout());
-        let arrival = self.link.peek().map(|Reverse(packet)| packet.0);
-        let Some(next) = timeouts.chain(arrival).min() else { return false };
+        let Some(next) = timeouts.chain(self.link.next_at()).min() else { return false };
         self.now = self.now.max(next);
-        while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
-            let Some(Reverse((_, _, to, lane, from, bytes))) = self.link.pop() else { break };
-            self.arrive(to, lane, from, &bytes);
+        while let Some((place, packet)) = self.link.take_due(self.now) {
+            self.arrive(place, packet);
         }
         for Engine { endpoint, app } in self.hosts.iter_mut().flat_map(|host| &mut host.engines) {
             endpoint.handle_timeouts(self.now, app);
@@ -227,26 +219,9 @@ impl World {
         true
     }
 
-    #[track_caller]
-    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
-        let end = self.now + 100 * SECOND;
-        while !done(self) {
-            let goes_on = self.step();
-            let flows = || {
-                self.hosts.iter().flat_map(|h| h.engines.iter()).flat_map(|e| e.endpoint.flows())
-            };
-            assert!(goes_on && self.now < end, "stuck: {:?}", flows().collect::<Vec<_>>());
-        }
-    }
-
-    fn run_for(&mut self, ns: u64) {
-        let end = self.now + ns;
-        while self.now < end && self.step() {}
-    }
-
-    fn strayed(&self) -> u64 {
+    fn describe(&self) -> String {
         let engines = self.hosts.iter().flat_map(|host| &host.engines);
-        engines.map(|engine| engine.endpoint.counters().received_by_lane).sum()
+        format!("{:?}", engines.flat_map(|engine| engine.endpoint.flows()).collect::<Vec<_>>())
     }
 }
 
@@ -263,7 +238,7 @@ fn percentile(values: &mut [u64], per_cent: usize) -> u64 {
 }
 
 /// Opens `count` flows, one after the other, and returns how many packets and ns each took.
-fn set_ups(world: &mut World, count: usize) -> (Vec<u64>, Vec<u64>) {
+fn set_ups(world: &mut Spread, count: usize) -> (Vec<u64>, Vec<u64>) {
     let mut figures = (Vec::new(), Vec::new());
     for _ in 0..count {
         let engines = [0, 1].map(|host: usize| {
@@ -284,8 +259,8 @@ fn a_set_up_takes_no_more_packets_than_the_paper_says() {
     let bounds = [([1, 1], 4), ([2, 2], 13), ([4, 4], 25), ([8, 8], 55), ([64, 64], 467)];
     for (engines, bound) in bounds {
         for rtt_ns in [10 * MICROSECOND, 400 * MICROSECOND] {
-            let mut world = World::keyed(u64::from(engines[0]), engines);
-            world.delay_ns = rtt_ns / 2;
+            let mut world = Spread::keyed(u64::from(engines[0]), engines);
+            world.way.set_faults(Faults { latency_ns: rtt_ns / 2, ..Faults::default() });
             let count = if engines[0] == 64 { 150 } else { 1000 };
             set_ups(&mut world, 4 * usize::from(engines[0])); // the engines get to know each other
             let (mut packets, mut took_ns) = set_ups(&mut world, count);
@@ -300,7 +275,7 @@ fn a_set_up_takes_no_more_packets_than_the_paper_says() {
 #[test]
 fn any_number_of_engines_meets_any_other() {
     for engines in [[1, 8], [8, 1], [1, 64], [64, 1], [3, 5], [2, 64]] {
-        let mut world = World::keyed(7, engines);
+        let mut world = Spread::keyed(7, engines);
         let (_, mut took_ns) = set_ups(&mut world, 100);
         let [most_ns, all_ns] = [95, 99].map(|p| percentile(&mut took_ns, p));
         // The first one, when the client does not know yet how many to look for, takes longer.
@@ -312,8 +287,8 @@ fn any_number_of_engines_meets_any_other() {
 #[test]
 fn a_flow_opens_whatever_the_hash_is_and_whatever_is_lost() {
     for hash in [Hash::Symmetric, Hash::Byte(0), Hash::Byte(1), Hash::Keyed(77)] {
-        let mut world = World::new(3, [4, 8], [hash, hash]);
-        world.loss_per_mille = 100;
+        let mut world = Spread::new(3, [4, 8], [hash, hash]);
+        world.way.set_faults(Faults { loss_ppm: 100_000, ..*world.way.faults() });
         let (_, mut took_ns) = set_ups(&mut world, 200);
         let p95_ns = percentile(&mut took_ns, 95);
         assert!(p95_ns < 10 * MILLISECOND, "{hash:?}: {p95_ns} ns");
@@ -323,7 +298,7 @@ fn a_flow_opens_whatever_the_hash_is_and_whatever_is_lost() {
 /// Without lanes, what does not come straight does not come at all.
 #[test]
 fn a_flow_opens_without_lanes() {
-    let mut world = World::keyed(5, [8, 8]);
+    let mut world = Spread::keyed(5, [8, 8]);
     world.has_lanes = false;
     let (mut packets, mut took_ns) = set_ups(&mut world, 500);
     let (packets, took_ns) = (percentile(&mut packets, 50), percentile(&mut took_ns, 90));
@@ -332,7 +307,7 @@ fn a_flow_opens_without_lanes() {
 
 #[test]
 fn syns_to_other_engines_are_dropped_and_nobody_is_told() {
-    let mut world = World::keyed(9, [1, 8]);
+    let mut world = Spread::keyed(9, [1, 8]);
     let (keys, ..) = world.open([0, 3]);
     let dropped = |engine: &Engine| engine.endpoint.counters().dropped_elsewhere;
     let others = world.hosts[1].engines.iter().map(dropped).sum::<u64>();
@@ -362,7 +337,7 @@ struct Conversation {
 impl Conversation {
     const LENGTH: u32 = 700;
 
-    fn new(world: &mut World, engines: [usize; 2], keys: [FlowKey; 2]) -> Self {
+    fn new(world: &mut Spread, engines: [usize; 2], keys: [FlowKey; 2]) -> Self {
         for (host, engine) in engines.into_iter().enumerate() {
             let app = &mut world.hosts[host].engines[engine].app;
             app.transmit_pool =
@@ -371,7 +346,7 @@ impl Conversation {
         Self { engines, keys, sent: [0; 2], received: [0; 2] }
     }
 
-    fn go_on(&mut self, world: &mut World, ns: u64) {
+    fn go_on(&mut self, world: &mut Spread, ns: u64) {
         let end = world.now + ns;
         while world.now < end {
             for host in 0..2 {
@@ -389,7 +364,7 @@ impl Conversation {
                 }
                 assert!(app.closed.is_empty());
             }
-            assert!(world.step());
+            world.go_on();
         }
     }
 }
@@ -397,7 +372,7 @@ impl Conversation {
 #[test]
 fn a_flow_finds_its_way_again_when_the_nic_has_a_new_key() {
     for has_lanes in [true, false] {
-        let mut world = World::keyed(11, [4, 4]);
+        let mut world = Spread::keyed(11, [4, 4]);
         let engines = [1, 2];
         let (keys, ..) = world.open(engines);
         let mut conversation = Conversation::new(&mut world, engines, keys);
@@ -433,7 +408,7 @@ fn a_hash_without_ports_leaves_the_flow_on_a_detour_and_at_peace() {
 }
 
 fn stay_on_a_detour(hashes: [Hash; 2]) {
-    let mut world = World::new(13, [4, 4], hashes);
+    let mut world = Spread::new(13, [4, 4], hashes);
     world.listen(2);
     let client = world.connect(0);
     world.run_until(|world| world.hosts[0].engines[0].app.connected == 1);
@@ -453,16 +428,19 @@ fn stay_on_a_detour(hashes: [Hash; 2]) {
 /// many engines as there can be, tells no path, and repeats its syn.
 #[test]
 fn a_client_that_answers_nothing_is_sent_little() {
-    let mut world = World::keyed(19, [64, 1]);
+    let mut world = Spread::keyed(19, [64, 1]);
     world.listen(0);
     world.connect(5);
     let has_cookie = |bytes: &[u8]| bytes[1] == PacketType::Syn as u8 && bytes[35] > 0;
     let mut syn = None;
     while world.hosts[1].engines[0].app.accepted.is_empty() {
         world.transmit();
-        let mut under_way = world.link.iter().map(|Reverse((.., bytes))| bytes);
-        syn = syn.or_else(|| under_way.find(|bytes| has_cookie(bytes)).cloned());
-        assert!(world.step());
+        let under_way = |world: &Spread| {
+            let mut packets = world.link.iter().map(|(_, packet)| &packet.bytes);
+            packets.find(|bytes| has_cookie(bytes)).cloned()
+        };
+        syn = syn.or_else(|| under_way(&world));
+        world.go_on();
     }
     let syn = syn.expect("a flow is opened by one");
     let (from, to) = (world.hosts[0].address, world.hosts[1].address);
@@ -487,13 +465,13 @@ fn a_client_that_answers_nothing_is_sent_little() {
 #[test]
 fn a_peer_that_complains_all_the_time_is_humoured_now_and_then() {
     use clearway_wire::clearway::{HEADER_LENGTH, Header, emit_path, emit_probe, emit_stray, seal};
-    let mut world = World::keyed(17, [4, 4]);
+    let mut world = Spread::keyed(17, [4, 4]);
     let (keys, ..) = world.open([0, 1]);
     world.run_for(MILLISECOND);
     let now = world.now;
     world.hosts[0].engines[0].endpoint.send(now, keys[0], 0, 0);
     world.transmit();
-    let Some(Reverse((.., data))) = world.link.pop() else { panic!("sent nothing") };
+    let data = world.link.take().expect("sent something").1.1.bytes;
     let flow = u64::from_be_bytes(data[8..16].try_into().expect("8 bytes"));
     let (peer, address) = (world.hosts[0].address, world.hosts[1].address);
     let server = &mut world.hosts[1].engines[1];

@@ -2,24 +2,26 @@
 
 use std::collections::HashMap;
 
-use clearway_base::{MILLISECOND, Random, SECOND};
+use clearway_base::{MILLISECOND, Random, SECOND, Time};
+use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Header, STREAM_FRAME_LENGTH, emit_close, emit_fragment, emit_limit, emit_message, emit_open,
-    emit_ping, emit_stream, emit_wait, seal,
+    STREAM_FRAME_LENGTH, emit_close, emit_fragment, emit_limit, emit_message, emit_open, emit_ping,
+    emit_stream, emit_wait,
 };
+use clearway_world::Steps;
 
-use super::{FIRST_STREAM, Faults, Network, WINDOW, content};
+use super::{FIRST_STREAM, Faults, Network, WINDOW, bad, content, forged};
 use crate::flow::{PROBED, STREAMS_MAX};
 use crate::state::{PartialState, SideState};
 use crate::{
-    Arrival, Buffer, Config, Endpoint, EndpointState, FlowKey, NoStream, Order, Owner, Phase,
-    Priority, Reason, StreamKey, StreamStage,
+    Buffer, Config, Endpoint, EndpointState, FlowKey, NoStream, Order, Owner, Phase, Priority,
+    Reason, StreamKey, StreamStage,
 };
 
 /// Streams that a test opens have owners from here on.
 const OPENED: u32 = 2 * FIRST_STREAM;
 
-struct World {
+struct Streams {
     network: Network,
     keys: [FlowKey; 2],
     /// How many were opened by each host.
@@ -31,7 +33,7 @@ struct World {
     order: Vec<u32>,
 }
 
-impl World {
+impl Streams {
     fn new(seed: u64, faults: Faults) -> Self {
         let mut network = Network::new(seed, &Config::default(), faults, 64 << 20);
         let keys = network.connected();
@@ -101,22 +103,6 @@ impl World {
         at.app.delivered = kept;
     }
 
-    fn step(&mut self) {
-        assert!(self.network.step(), "nothing will happen: {}", self.network.describe());
-        for host in 0..2 {
-            self.read(host, u32::MAX);
-        }
-    }
-
-    #[track_caller]
-    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
-        let end = self.network.now + 600 * SECOND;
-        while !done(self) {
-            assert!(self.network.now < end, "stuck: {}", self.network.describe());
-            self.step();
-        }
-    }
-
     fn count(&self, host: usize, stream: StreamKey) -> usize {
         self.got[host].get(&stream.stream).map_or(0, Vec::len)
     }
@@ -125,31 +111,30 @@ impl World {
         self.network.hosts[host].app.ended.iter().map(|(_, reason)| *reason).collect()
     }
 
-    /// Both endpoints go on elsewhere.
-    fn move_on(&mut self) {
-        let now = self.network.now;
-        for host in &mut self.network.hosts {
-            let saved = host.endpoint.save();
-            let restored = Endpoint::restore(saved.clone(), Config::default(), now);
-            host.endpoint = restored.expect("just saved");
-            assert_eq!(host.endpoint.save().flows, saved.flows);
-        }
-    }
-
     /// A data packet of host 0 comes to host 1, with these frames. True if it was taken.
     fn inject(&mut self, number: u64, emit: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        let mut bytes = vec![0; 1400];
-        let at = Header::data(self.keys[1].id(), number, false).emit(&mut bytes);
-        let length = emit(&mut bytes[at..]);
-        bytes.truncate(at + length);
-        seal(&mut bytes);
+        let bytes = forged(self.keys[1].id(), number, emit);
         let (now, from) = (self.network.now, self.network.hosts[0].address);
         let host = &mut self.network.hosts[1];
         let before = host.endpoint.counters().dropped_violation;
-        let (to, ecn) = (host.address, clearway_wire::Ecn::Capable);
-        let by = Arrival::Queue;
-        host.endpoint.handle_datagram(now, from, to, &bytes, by, ecn, &mut host.app);
+        host.handle(now, from, Ecn::Capable, &bytes);
         host.endpoint.counters().dropped_violation == before
+    }
+}
+
+impl Steps for Streams {
+    fn now(&self) -> Time {
+        self.network.now
+    }
+
+    fn step(&mut self) -> bool {
+        let goes_on = self.network.step();
+        (0..2).for_each(|host| self.read(host, u32::MAX));
+        goes_on
+    }
+
+    fn describe(&self) -> String {
+        self.network.describe()
     }
 }
 
@@ -159,13 +144,8 @@ impl World {
 fn each_stream_has_its_order_over_bad_links() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
-        let faults = Faults {
-            loss: random.below(100),
-            duplication: random.below(100),
-            reordering: random.below(200),
-            corruption: random.below(20),
-        };
-        let mut world = World::new(seed, faults);
+        let faults = bad(random.below(100), random.below(100), random.below(200), random.below(20));
+        let mut world = Streams::new(seed, faults);
         // By host and stream, what was sent: where in the pool, and how long.
         let mut sent: [HashMap<u32, Vec<(u32, u32)>>; 2] = Default::default();
         let mut open: [Vec<StreamKey>; 2] = [0, 1].map(|host| vec![world.keys[host].into()]);
@@ -180,9 +160,9 @@ fn each_stream_has_its_order_over_bad_links() {
                     world.close(host, stream);
                     closed.push((host, stream));
                 }
-                3 => world.move_on(),
+                3 => world.network.move_on(),
                 4 => world.network.hosts[host].endpoint.recount(),
-                5..=9 => world.step(),
+                5..=9 => world.go_on(),
                 _ => {
                     let length = [0, 64, 1000, 5000, 100_000][random.below(5) as usize];
                     let offset = random.below((1 << 20) - u64::from(length)) as u32;
@@ -224,8 +204,8 @@ fn each_stream_has_its_order_over_bad_links() {
 /// Both apps that are closed at a time hear it once, and nothing is left of their streams.
 #[test]
 fn numbers_are_of_whom_opens_and_never_come_again() {
-    let mut world = World::new(1, Faults::default());
-    let numbers = |world: &mut World, host| [(); 3].map(|()| world.open(host).stream);
+    let mut world = Streams::new(1, Faults::default());
+    let numbers = |world: &mut Streams, host| [(); 3].map(|()| world.open(host).stream);
     assert_eq!(numbers(&mut world, 0), [1, 3, 5]);
     assert_eq!(numbers(&mut world, 1), [2, 4, 6]);
     world.run_until(|world| world.network.hosts.iter().all(|host| host.app.streams.len() == 3));
@@ -241,7 +221,7 @@ fn numbers_are_of_whom_opens_and_never_come_again() {
 
 #[test]
 fn a_large_message_holds_up_nobody_else() {
-    let mut world = World::new(2, Faults::default());
+    let mut world = Streams::new(2, Faults::default());
     let (large, small) = (world.open(0), world.open(0));
     world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
     for _ in 0..8 {
@@ -261,7 +241,7 @@ fn a_large_message_holds_up_nobody_else() {
 /// Who has much to send has one turn as everybody else: streams, and the flow's own connection.
 #[test]
 fn all_have_their_turns() {
-    let mut world = World::new(2, Faults::default());
+    let mut world = Streams::new(2, Faults::default());
     let (busy, calm) = (world.open(0), world.open(0));
     let own = StreamKey::from(world.keys[0]);
     world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
@@ -282,7 +262,7 @@ fn all_have_their_turns() {
 /// Of the most urgent all goes first; of two of the same urgency one has three times the other's.
 #[test]
 fn turns_are_by_urgency_and_weight() {
-    let mut world = World::new(4, Faults::default());
+    let mut world = Streams::new(4, Faults::default());
     let (urgent, heavy, light) = (world.open(0), world.open(0), world.open(0));
     let own = StreamKey::from(world.keys[0]);
     world.run_until(|world| world.network.hosts[0].endpoint.books().all(|all| all.limit > 0));
@@ -292,7 +272,7 @@ fn turns_are_by_urgency_and_weight() {
     for (urgency, weight) in [(8, 16), (0, 0), (0, 257)] {
         world.network.hosts[0].endpoint.set_priority(light, Priority { urgency, weight });
     }
-    world.move_on();
+    world.network.move_on();
     for stream in [own, light, heavy, urgent] {
         (0..60).for_each(|_| world.send(0, stream, 0, 1200));
     }
@@ -312,15 +292,15 @@ fn unordered_messages_come_once_and_whole() {
     let mut overtakings = 0;
     for seed in 0..30 {
         let mut random = Random::new(seed);
-        let faults = Faults { loss: 100, duplication: 50, reordering: 100, corruption: 0 };
-        let mut world = World::new(seed, faults);
+        let faults = bad(100, 50, 100, 0);
+        let mut world = Streams::new(seed, faults);
         let streams = [world.keys[0].into(), world.open(0)];
         world.run_until(|world| world.network.hosts[1].app.streams.len() == 1);
         let mut lengths = [Vec::new(), Vec::new()];
         for _ in 0..200 {
             match random.below(10) {
-                0 => world.move_on(),
-                1..=3 => world.step(),
+                0 => world.network.move_on(),
+                1..=3 => world.go_on(),
                 4 => {
                     let stream = world.at(1, streams[random.below(2) as usize]);
                     let host = &mut world.network.hosts[1];
@@ -357,7 +337,7 @@ fn unordered_messages_come_once_and_whole() {
 
 #[test]
 fn who_is_not_read_stops_only_itself() {
-    let mut world = World::new(3, Faults::default());
+    let mut world = Streams::new(3, Faults::default());
     let (unread, read) = (world.open(0), world.open(0));
     for _ in 0..30 {
         world.send(0, unread, 0, 20_000);
@@ -367,7 +347,7 @@ fn who_is_not_read_stops_only_itself() {
     }
     let end = world.network.now + SECOND;
     while world.network.now < end {
-        assert!(world.network.step());
+        world.network.go_on();
         world.read(1, unread.stream);
     }
     assert_eq!(world.count(1, read), 30);
@@ -379,8 +359,8 @@ fn who_is_not_read_stops_only_itself() {
 #[test]
 fn the_flows_own_connection_takes_its_streams_along() {
     for seed in 0..20 {
-        let faults = Faults { loss: 100, reordering: 100, ..Faults::default() };
-        let mut world = World::new(seed, faults);
+        let faults = bad(100, 0, 100, 0);
+        let mut world = Streams::new(seed, faults);
         let streams = [world.open(0), world.open(1), world.open(0)];
         world.run_until(|world| {
             let streams = |host: usize| world.network.hosts[host].app.streams.len();
@@ -401,7 +381,7 @@ fn the_flows_own_connection_takes_its_streams_along() {
 
 #[test]
 fn all_apps_hear_of_the_end_of_the_flow() {
-    let mut world = World::new(5, Faults::default());
+    let mut world = Streams::new(5, Faults::default());
     let stream = world.open(0);
     world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
     let own = world.keys[0];
@@ -410,9 +390,9 @@ fn all_apps_hear_of_the_end_of_the_flow() {
     assert_eq!(world.ends(0), [Reason::Reset], "the stream's; who aborts knows");
     world.run_until(|world| world.ends(1) == [Reason::Reset; 2]);
 
-    let mut world = World::new(6, Faults::default());
+    let mut world = Streams::new(6, Faults::default());
     world.open(0);
-    world.network.faults.loss = 1000;
+    world.network.cut(true);
     world.run_until(|world| world.ends(0) == [Reason::TimedOut; 2]);
 }
 
@@ -420,19 +400,19 @@ fn all_apps_hear_of_the_end_of_the_flow() {
 #[test]
 fn an_aborted_stream_ends_at_both_ends_and_the_flow_goes_on() {
     for seed in 0..60 {
-        let faults = Faults { loss: 150, reordering: 200, ..Faults::default() };
-        let mut world = World::new(seed, faults);
+        let faults = bad(150, 0, 200, 0);
+        let mut world = Streams::new(seed, faults);
         let mut random = Random::new(seed);
         let stream = world.open(0);
         (0..10).for_each(|_| world.send(0, stream, 0, 10_000));
-        (0..random.below(30)).for_each(|_| world.step());
+        (0..random.below(30)).for_each(|_| world.go_on());
         if random.chance(1, 2) {
             world.close(0, stream);
-            (0..random.below(10)).for_each(|_| world.step());
+            (0..random.below(10)).for_each(|_| world.go_on());
         }
         world.abort(0, stream);
         if random.chance(1, 2) {
-            world.move_on();
+            world.network.move_on();
         }
         let own = world.keys[0];
         world.send(0, own, 0, 64);
@@ -449,18 +429,18 @@ fn an_aborted_stream_ends_at_both_ends_and_the_flow_goes_on() {
 /// Its peer, which has that close and misses a message before it, would wait for that for ever.
 #[test]
 fn what_is_aborted_after_its_close_was_seen_ends_at_the_peer() {
-    let mut world = World::new(9, Faults::default());
+    let mut world = Streams::new(9, Faults::default());
     let stream = world.open(0);
     world.send(0, stream, 0, 64);
     world.run_until(|world| world.count(1, stream) == 1);
-    world.network.fate.lose = 1;
+    world.network.accidents.lose = 1;
     world.send(0, stream, 0, 1000);
     world.close(0, stream);
     world.network.transmit();
     world.abort(0, stream);
-    world.network.faults.loss = 1000;
+    world.network.cut(true);
     world.network.transmit();
-    world.network.faults.loss = 0;
+    world.network.cut(false);
     world.run_until(|world| world.ends(1) == [Reason::Reset]);
     world.run_until(|world| {
         let saved = world.network.hosts[0].endpoint.save();
@@ -473,10 +453,10 @@ fn what_is_aborted_after_its_close_was_seen_ends_at_the_peer() {
 #[test]
 fn an_abort_is_told_at_once_and_may_meet_another() {
     for both in [false, true] {
-        let mut world = World::new(13, Faults::default());
+        let mut world = Streams::new(13, Faults::default());
         let stream = world.open(0);
         world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
-        (0..20).for_each(|_| world.step());
+        (0..20).for_each(|_| world.go_on());
         let end = world.network.now + SECOND;
         world.abort(0, stream);
         if both {
@@ -496,7 +476,7 @@ fn an_abort_is_told_at_once_and_may_meet_another() {
 /// In the middle of a message, whoever ends it, and how.
 #[test]
 fn memory_comes_back_however_a_stream_ends() {
-    type End = fn(&mut World, StreamKey);
+    type End = fn(&mut Streams, StreamKey);
     let ends: [End; 7] = [
         |world, stream| world.abort(1, stream),
         |world, stream| world.close(1, stream),
@@ -520,7 +500,7 @@ fn memory_comes_back_however_a_stream_ends() {
         },
     ];
     for end in ends {
-        let mut world = World::new(14, Faults::default());
+        let mut world = Streams::new(14, Faults::default());
         let stream = world.open(0);
         world.send(0, stream, 0, 100_000);
         world.run_until(|world| !world.network.hosts[1].app.buffers.is_empty());
@@ -540,7 +520,7 @@ fn memory_comes_back_however_a_stream_ends() {
 
 #[test]
 fn a_sender_hears_when_there_is_memory_again() {
-    let mut world = World::new(15, Faults::default());
+    let mut world = Streams::new(15, Faults::default());
     let stream = world.open(0);
     world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
     let free = std::mem::take(&mut world.network.hosts[1].app.pool_bytes_free);
@@ -549,7 +529,7 @@ fn a_sender_hears_when_there_is_memory_again() {
     // Its probes have become rare.
     let end = world.network.now + SECOND;
     while world.network.now < end {
-        world.step();
+        world.go_on();
     }
     let (now, at) = (world.network.now, world.at(1, stream));
     let host = &mut world.network.hosts[1];
@@ -565,7 +545,7 @@ fn a_sender_hears_when_there_is_memory_again() {
 #[test]
 fn who_waits_for_memory_slows_nobody_down() {
     for is_own in [false, true] {
-        let mut world = World::new(21, Faults::default());
+        let mut world = Streams::new(21, Faults::default());
         let (large, small) = (world.open(0), world.open(0));
         let large = if is_own { StreamKey::from(world.keys[0]) } else { large };
         world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
@@ -598,7 +578,7 @@ fn who_waits_for_memory_slows_nobody_down() {
 /// The app's memory comes free, and nobody says so.
 #[test]
 fn who_waits_for_memory_asks_now_and_then() {
-    let mut world = World::new(22, Faults::default());
+    let mut world = Streams::new(22, Faults::default());
     let stream = world.open(0);
     world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
     let free = std::mem::take(&mut world.network.hosts[1].app.pool_bytes_free);
@@ -606,7 +586,7 @@ fn who_waits_for_memory_asks_now_and_then() {
     world.send(0, stream, 0, 5000);
     let end = world.network.now + SECOND;
     while world.network.now < end {
-        world.step();
+        world.go_on();
     }
     let refused = world.network.hosts[1].endpoint.counters().dropped_no_buffer;
     assert!((10..=100).contains(&refused), "{refused} in a second");
@@ -621,15 +601,15 @@ fn who_waits_for_memory_asks_now_and_then() {
 fn a_probe_looks_at_few_of_many_streams() {
     const STREAMS: usize = 1000;
     const PACKETS: usize = 50;
-    let mut world = World::new(24, Faults::default());
+    let mut world = Streams::new(24, Faults::default());
     let streams: Vec<_> = (0..STREAMS).map(|_| world.open(0)).collect();
     world.run_until(|world| world.network.hosts[1].app.streams.len() == STREAMS);
     for stream in &streams {
         world.send(1, world.at(1, *stream), 0, 100);
     }
-    world.network.faults.loss = 1000;
+    world.network.cut(true);
     while world.network.hosts[1].endpoint.probe_timeouts(world.keys[1]) == 0 {
-        world.step();
+        world.go_on();
     }
     let before = PROBED.get();
     for nth in 0..PACKETS as u64 {
@@ -645,16 +625,16 @@ fn a_probe_looks_at_few_of_many_streams() {
 /// Those that have something under way may be any of many.
 #[test]
 fn a_probe_finds_the_stream_that_its_peer_can_take() {
-    let mut world = World::new(25, Faults::default());
+    let mut world = Streams::new(25, Faults::default());
     let streams: Vec<_> = (0..500).map(|_| world.open(0)).collect();
     world.run_until(|world| world.network.hosts[1].app.streams.len() == 500);
     for nth in [0, 137, 250, 499] {
         let stream = streams[nth];
-        world.network.faults.loss = 1000;
+        world.network.cut(true);
         world.send(0, stream, 0, 100);
         let lost = world.network.now + 20 * MILLISECOND;
         world.network.run_until(|network| network.now > lost);
-        world.network.faults = Faults::default();
+        world.network.cut(false);
         let begin = world.network.now;
         world.run_until(|world| world.count(1, stream) == 1);
         assert!(world.network.now.since(begin) < 100 * MILLISECOND, "{nth}");
@@ -671,7 +651,7 @@ fn who_has_to_wait_was_asked_about_what_it_sent() {
                 at + emit_wait(&mut bytes[at..], 0, number)
             }
         };
-        let mut world = World::new(23, Faults::default());
+        let mut world = Streams::new(23, Faults::default());
         let stream = world.open(1);
         world.send(1, stream, 0, 100);
         world.run_until(|world| world.count(0, stream) == 1);
@@ -683,7 +663,7 @@ fn who_has_to_wait_was_asked_about_what_it_sent() {
 
 #[test]
 fn nothing_is_sent_after_a_close() {
-    let mut world = World::new(16, Faults::default());
+    let mut world = Streams::new(16, Faults::default());
     let stream = world.open(0);
     world.send(0, stream, 0, 64);
     world.close(0, stream);
@@ -694,7 +674,7 @@ fn nothing_is_sent_after_a_close() {
 
 #[test]
 fn a_stream_may_be_refused() {
-    let mut world = World::new(7, Faults::default());
+    let mut world = Streams::new(7, Faults::default());
     world.network.hosts[1].app.refuses = true;
     let stream = world.open(0);
     world.send(0, stream, 0, 1000);
@@ -705,13 +685,13 @@ fn a_stream_may_be_refused() {
     world.send(0, stream, 0, 1000);
     world.run_until(|world| world.count(1, stream) == 1);
     // What is left of the one that was refused is forgotten when that is acknowledged.
-    let saved = |world: &World| world.network.hosts[1].endpoint.save().flows[0].clone();
+    let saved = |world: &Streams| world.network.hosts[1].endpoint.save().flows[0].clone();
     world.run_until(|world| saved(world).streams.is_some_and(|all| all.sides.len() == 1));
 }
 
 #[test]
 fn there_are_only_so_many() {
-    let mut world = World::new(8, Faults::default());
+    let mut world = Streams::new(8, Faults::default());
     for _ in 0..STREAMS_MAX {
         world.open(0);
     }
@@ -747,7 +727,7 @@ fn a_peer_may_not_invent_streams() {
         (1, |bytes| emit_close(bytes, 0, 0)),
         (1, emit_ping),
     ] {
-        let mut world = World::new(10, Faults::default());
+        let mut world = Streams::new(10, Faults::default());
         assert!(!world.inject(50, stream(id, frame)), "{id}");
         assert_eq!(world.ends(1), [Reason::Protocol]);
     }
@@ -755,7 +735,7 @@ fn a_peer_may_not_invent_streams() {
         |bytes: &mut [u8]| emit_message(bytes, 0, 0),
         |bytes: &mut [u8]| emit_fragment(bytes, 0, 1, 2, 0) + 1,
     ] {
-        let mut world = World::new(17, Faults::default());
+        let mut world = Streams::new(17, Faults::default());
         assert!(world.inject(50, stream(1, open)));
         let reserved = stream(1, reserved);
         assert!(!world.inject(51, |bytes| {
@@ -764,12 +744,12 @@ fn a_peer_may_not_invent_streams() {
             length
         }));
     }
-    let mut world = World::new(18, Faults::default());
+    let mut world = Streams::new(18, Faults::default());
     let own = world.keys[0];
     world.close(0, own);
     world.run_until(|world| world.ends(1) == [Reason::Closed]);
     assert!(world.inject(50, stream(1, open)), "late");
-    let mut world = World::new(11, Faults::default());
+    let mut world = Streams::new(11, Faults::default());
     assert!(world.inject(50, stream(1, open)));
     assert!(world.inject(51, stream(1, message)));
     assert_eq!(world.network.hosts[1].app.delivered.len(), 1);
@@ -784,7 +764,7 @@ fn a_peer_may_not_invent_streams() {
 /// Numbers with gaps, and streams that end as soon as they are opened, take bounded memory.
 #[test]
 fn a_peer_cannot_fill_the_books_of_streams() {
-    let mut world = World::new(12, Faults::default());
+    let mut world = Streams::new(12, Faults::default());
     let open = |id: u32| {
         move |bytes: &mut [u8]| {
             let at = emit_stream(bytes, id);
@@ -816,7 +796,7 @@ fn both_apps_may_close_before_either_has_read() {
     for (is_own, messages) in
         [(true, [30, 30]), (true, [1, 30]), (false, [30, 30]), (false, [1, 30]), (false, [30, 1])]
     {
-        let mut world = World::new(20, Faults { loss: 100, ..Faults::default() });
+        let mut world = Streams::new(20, bad(100, 0, 0, 0));
         let mut stream = StreamKey::from(world.keys[0]);
         if !is_own {
             stream = world.open(0);
@@ -828,7 +808,7 @@ fn both_apps_may_close_before_either_has_read() {
         }
         let end = world.network.now + SECOND;
         while world.network.now < end {
-            assert!(world.network.step());
+            world.network.go_on();
         }
         for host in 0..2 {
             let of = world.at(host, stream);
@@ -847,7 +827,7 @@ fn both_apps_may_close_before_either_has_read() {
 fn both_ends_may_close_the_flow_with_streams_under_way() {
     for seed in 0..20 {
         let loss = if seed == 0 { 0 } else { 100 };
-        let mut world = World::new(seed, Faults { loss, ..Faults::default() });
+        let mut world = Streams::new(seed, bad(loss, 0, 0, 0));
         for host in 0..2 {
             let (stream, own) = (world.open(host), world.keys[host]);
             world.send(host, stream, 0, 1000);
@@ -863,14 +843,14 @@ fn both_ends_may_close_the_flow_with_streams_under_way() {
 
 #[test]
 fn a_peer_that_goes_on_opening_holds_up_no_close() {
-    let mut world = World::new(21, Faults::default());
+    let mut world = Streams::new(21, Faults::default());
     let (stream, own) = (world.open(0), world.keys[0]);
     world.send(0, stream, 0, 1 << 20);
     world.close(0, own);
     let (mut opened, end) = (0, world.network.now + 20 * MILLISECOND);
     while world.network.hosts[0].app.closed.is_empty() {
         opened += u32::from(world.try_open(1).is_ok());
-        world.step();
+        world.go_on();
         assert!(world.network.now < end, "it waits for what it has refused: {opened}");
     }
     assert!(opened > 10, "{opened}");
@@ -880,14 +860,14 @@ fn a_peer_that_goes_on_opening_holds_up_no_close() {
 /// The peer must hear of each first, which takes as long as it likes.
 #[test]
 fn an_app_cannot_fill_the_books_of_streams() {
-    let mut world = World::new(22, Faults::default());
+    let mut world = Streams::new(22, Faults::default());
     for _ in 0..STREAMS_MAX {
         let stream = world.open(0);
         world.abort(0, stream);
     }
     assert_eq!(world.try_open(0), Err(NoStream::TooMany));
-    world.move_on();
-    let left = |world: &World| world.network.hosts[0].endpoint.save().flows[0].streams.clone();
+    world.network.move_on();
+    let left = |world: &Streams| world.network.hosts[0].endpoint.save().flows[0].streams.clone();
     world.run_until(|world| left(world).is_some_and(|all| all.sides.is_empty()));
     world.open(0);
 }
@@ -902,7 +882,7 @@ fn refusal(mut saved: EndpointState, change: fn(&mut SideState)) -> Option<&'sta
 
 #[test]
 fn saved_streams_are_not_believed() {
-    let mut world = World::new(23, Faults::default());
+    let mut world = Streams::new(23, Faults::default());
     let stream = world.open(0);
     world.send(0, stream, 0, 1000);
     let saved = || world.network.hosts[0].endpoint.save();
@@ -959,10 +939,10 @@ fn partial(is_operation: bool) -> PartialState {
 /// Packets in flight that a tampered state says to be of streams are none of the flow's own.
 #[test]
 fn what_is_of_no_stream_is_not_sent_again() {
-    let mut world = World::new(24, Faults::default());
+    let mut world = Streams::new(24, Faults::default());
     let stream = world.open(0);
     world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
-    (0..10).for_each(|_| world.step());
+    (0..10).for_each(|_| world.go_on());
     world.send(0, stream, 0, 100_000);
     world.network.transmit();
     let (now, mut saved) = (world.network.now, world.network.hosts[0].endpoint.save());

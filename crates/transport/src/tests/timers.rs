@@ -1,6 +1,7 @@
 //! What a flow does by itself, and when, to a tick of the timers: probes, keep-alive, giving up.
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
+use clearway_world::Steps;
 
 use super::{Faults, Network, transfer};
 use crate::{Config, Endpoint, FlowKey, Reason};
@@ -14,12 +15,10 @@ const PROBE_TIMEOUT_NS: u64 = RTT_NS + 200_000 + 50_000;
 /// measure.
 const TICK_NS: u64 = 8_192;
 
-const BLACKOUT: Faults = Faults { loss: 1000, duplication: 0, reordering: 0, corruption: 0 };
-
 /// Two hosts that know how far they are from each other.
 fn acquainted() -> (Network, [FlowKey; 2]) {
     let mut network = Network::new(1, &Config::default(), Faults::default(), 1 << 20);
-    network.delay_ns = RTT_NS / 2;
+    network.set_delay(RTT_NS / 2);
     let keys = network.connected();
     transfer(&mut network, keys, &[100; 60], 1);
     settle(&mut network);
@@ -64,7 +63,7 @@ fn assert_in_time(network: &Network, due: Time) {
 fn probe_timeouts_double_up_to_a_tenth_of_a_second_and_begin_anew() {
     let (mut network, keys) = acquainted();
     for _ in 0..2 {
-        network.faults = BLACKOUT;
+        network.cut(true);
         let begin = send(&mut network, keys[0]);
         network.run_until(|network| network.now >= begin + 400 * MILLISECOND);
         let longest = 100 * MILLISECOND;
@@ -78,7 +77,7 @@ fn probe_timeouts_double_up_to_a_tenth_of_a_second_and_begin_anew() {
                 "{pauses:?}"
             );
         }
-        network.faults = Faults::default();
+        network.cut(false);
         settle(&mut network);
         network.read_all(1, keys[1]);
         network.run_until(|network| network.now >= begin + SECOND);
@@ -95,7 +94,7 @@ fn an_idle_flow_asks_each_ten_seconds_and_gives_its_peer_thirty_to_answer() {
     network.run_until(|network| network.now >= begin + 100 * SECOND);
     let pauses = pauses(&mut network, begin);
     assert!((8..=10).contains(&pauses.len()), "{pauses:?}");
-    network.faults = BLACKOUT;
+    network.cut(true);
     let heard = network.hosts[0].endpoint.last_heard(keys[0]).expect("open");
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
     assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
@@ -114,7 +113,7 @@ fn a_flow_may_be_given_up_sooner_than_others() {
         let saved = network.hosts[0].endpoint.save();
         network.hosts[0].endpoint =
             Endpoint::restore(saved, Config::default(), network.now).expect("just saved");
-        network.faults = BLACKOUT;
+        network.cut(true);
         let mut silent = network.hosts[0].endpoint.last_heard(keys[0]).expect("open") + SECOND;
         if is_active {
             silent = send(&mut network, keys[0]);
@@ -132,7 +131,7 @@ fn a_peer_that_does_not_answer_is_given_up_thirty_seconds_after_it_was_asked() {
     let (mut network, keys) = acquainted();
     let begin = network.now;
     network.run_until(|network| network.now >= begin + 4 * SECOND);
-    network.faults = BLACKOUT;
+    network.cut(true);
     let asked = send(&mut network, keys[0]);
     network.run_until(|network| network.now >= asked + 20 * SECOND);
     send(&mut network, keys[0]);
@@ -145,11 +144,11 @@ fn a_peer_that_does_not_answer_is_given_up_thirty_seconds_after_it_was_asked() {
 #[test]
 fn a_far_peer_that_may_be_silent_for_a_second_only_is_given_up() {
     let (mut network, keys) = acquainted();
-    network.delay_ns = 200 * MILLISECOND;
+    network.set_delay(200 * MILLISECOND);
     transfer(&mut network, keys, &[100; 60], 1);
     network.hosts[0].endpoint.set_silence(network.now, keys[0], 1_000);
     settle(&mut network);
-    network.faults = BLACKOUT;
+    network.cut(true);
     let asked = send(&mut network, keys[0]);
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
     assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);

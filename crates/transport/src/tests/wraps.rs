@@ -2,8 +2,9 @@
 //! just before that: message numbers, packet numbers, counts of marks.
 
 use clearway_base::Random;
+use clearway_world::{Faults, Steps};
 
-use super::{Faults, Network, mixed_lengths, transfer};
+use super::{Network, bad, mixed_lengths, transfer};
 use crate::{Config, Reason};
 
 #[test]
@@ -23,7 +24,8 @@ fn a_flow_goes_on_over_every_wrap_and_is_closed_in_order() {
         for (host, key) in network.hosts.iter_mut().zip(keys) {
             host.endpoint.flow_of(key).begin_before_wraps();
         }
-        network.faults = Faults { loss: 50, duplication: 50, reordering: 100, corruption: 0 };
+        let bad = bad(50, 50, 100, 0);
+        network.change_link(|faults| *faults = Faults { latency_ns: faults.latency_ns, ..bad });
         network.is_congested = seed % 2 == 0;
         let lengths = mixed_lengths(&mut Random::new(seed), 300);
         transfer(&mut network, keys, &lengths, 16);
