@@ -7,11 +7,10 @@
 //! a message.
 //!
 //! ```text
-//! traffic.rs: what apps send ─┐
-//! link.rs: rate, queue, loss ─┴▶ world.rs: hosts and events ─▶ scenarios.rs ─▶ report.rs
+//! traffic.rs: what apps send ──────────────┐
+//! clearway_world: rate, queue, loss, time ─┴▶ world.rs ─▶ scenarios.rs ─▶ report.rs
 //! ```
 
-mod link;
 mod report;
 mod scenarios;
 #[cfg(test)]
@@ -21,11 +20,12 @@ mod world;
 
 use clearway_base::{MICROSECOND, MILLISECOND};
 use clearway_transport::Congestion;
+use clearway_world::Faults;
 
 use crate::error::Error;
-use link::Faults;
 use report::Outcome;
 use scenarios::{GBIT, PathShape};
+use world::Bottleneck;
 
 /// Simulate links: goodput, queues, fairness and recovery of each congestion control
 #[derive(clap::Args, Clone, Debug)]
@@ -104,7 +104,7 @@ fn goodput() -> Vec<Case> {
                 cases.push(Box::new(move |control| {
                     let (faults, case) = scenarios::random_loss(loss_ppm);
                     let path = PathShape { bits_per_s, rtt_ns };
-                    scenarios::goodput(control, path, faults, case)
+                    scenarios::goodput(control, path, path.link(faults), case)
                 }));
             }
         }
@@ -115,14 +115,16 @@ fn goodput() -> Vec<Case> {
 fn faults() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for rtt_ns in [50 * MICROSECOND, MILLISECOND] {
-        let reordering = Faults { reorder_ppm: 20_000, reorder_ns: rtt_ns, ..Faults::default() };
-        let bursts = Faults { burst_ppm: 500, burst_ns: 24 * MICROSECOND, ..Faults::default() };
-        for (faults, case) in [
-            (reordering, "2 % late by up to a round trip"),
+        let path = path(10, rtt_ns);
+        let late = Faults { delay_ppm: 20_000, delay_ns_max: rtt_ns, ..Faults::default() };
+        let interruptions = (500, 24 * MICROSECOND);
+        let bursts = Bottleneck { interruptions, ..path.link(Faults::default()) };
+        for (link, case) in [
+            (path.link(late), "2 % late by up to a round trip"),
             (bursts, "bursts of 24 us lost, 1 % in all"),
         ] {
             cases.push(Box::new(move |control| {
-                scenarios::goodput(control, path(10, rtt_ns), faults, case.to_owned())
+                scenarios::goodput(control, path, link, case.to_owned())
             }));
         }
     }

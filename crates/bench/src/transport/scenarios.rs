@@ -2,14 +2,16 @@
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 use clearway_transport::{Config, Congestion};
+use clearway_world::{Faults, Rate};
 
-use super::link::{Faults, LinkShape};
 use super::report::Outcome;
 use super::traffic::Load;
-use super::world::{Arrival, HEADERS_BYTES, Sender, World, rate_bits_per_s};
+use super::world::{Arrival, Bottleneck, Sender, Star, rate_bits_per_s};
 
 /// Of a data packet, this many bytes are header and the head of one fragment.
 const OVERHEAD_BYTES: u64 = 24 + 20;
+/// Ethernet with preamble and gap, IPv4 and UDP around each Clearway packet.
+const HEADERS_BYTES: u64 = 38 + 20 + 8;
 const STREAM_BYTES: u32 = 64 * 1024;
 const SEED: u64 = 1;
 pub(super) const GBIT: u64 = 1_000_000_000;
@@ -28,13 +30,12 @@ impl PathShape {
     }
 
     /// A switch buffer as they are sold: a megabyte, or half of the product where that is more.
-    fn link(self, faults: Faults) -> LinkShape {
-        LinkShape {
-            bits_per_s: self.bits_per_s,
-            delay_ns: self.rtt_ns / 2,
-            queue_bytes: (self.product_bytes() / 2).max(1 << 20),
-            mark_bytes: None,
-            faults,
+    pub(super) fn link(self, faults: Faults) -> Bottleneck {
+        let queue_bytes = (self.product_bytes() / 2).max(1 << 20);
+        Bottleneck {
+            rate: Rate { bits_per_s: self.bits_per_s, queue_bytes, mark_bytes: 0 },
+            faults: Faults { latency_ns: self.rtt_ns / 2, ..faults },
+            interruptions: (0, 0),
         }
     }
 
@@ -49,9 +50,9 @@ impl PathShape {
     }
 
     /// The largest share of the capacity that can be messages' bytes.
-    fn ideal_bits_per_s(self, config: &Config, loss_ppm: u64) -> f64 {
+    fn ideal_bits_per_s(self, config: &Config, loss_ppm: u32) -> f64 {
         let packet = u64::from(config.packet_bytes_max);
-        let share = (packet - OVERHEAD_BYTES) as f64 / (packet + HEADERS_BYTES as u64) as f64;
+        let share = (packet - OVERHEAD_BYTES) as f64 / (packet + HEADERS_BYTES) as f64;
         self.bits_per_s as f64 * share * (1.0 - loss_ppm as f64 / 1e6)
     }
 
@@ -74,12 +75,11 @@ fn senders(loads: impl IntoIterator<Item = Load>) -> Vec<Sender> {
 pub(super) fn goodput(
     control: Congestion,
     path: PathShape,
-    faults: Faults,
+    link: Bottleneck,
     case: String,
 ) -> Outcome {
     let config = config(control);
-    let mut world =
-        World::new(SEED, &config, path.link(faults), path.window(), senders([path.stream()]));
+    let mut world = Star::new(SEED, &config, link, path.window(), senders([path.stream()]));
     let warm = Time::from_ns((60 * path.rtt_ns).max(100 * MILLISECOND));
     let measured_ns = (25 * path.rtt_ns).max(50 * MILLISECOND);
     world.run_until(warm);
@@ -87,7 +87,7 @@ pub(super) fn goodput(
     world.waits_ns.clear();
     world.run_until(warm + measured_ns);
     let rate = rate_bits_per_s(world.delivered_bytes()[0] - before, measured_ns);
-    let ideal = path.ideal_bits_per_s(&config, faults.loss_ppm);
+    let ideal = path.ideal_bits_per_s(&config, link.faults.loss_ppm);
     let [p50, p99] = quantiles(&mut world.waits_ns, [0.5, 0.99]);
     let info = world.flows(0).next();
     Outcome::new("goodput", format!("{}, {case}", path.text()), control)
@@ -102,8 +102,8 @@ pub(super) fn goodput(
 }
 
 /// Random loss of this many packets in a million.
-pub(super) fn random_loss(loss_ppm: u64) -> (Faults, String) {
-    (Faults { loss_ppm, ..Faults::default() }, format!("{} % loss", loss_ppm as f64 / 1e4))
+pub(super) fn random_loss(loss_ppm: u32) -> (Faults, String) {
+    (Faults { loss_ppm, ..Faults::default() }, format!("{} % loss", f64::from(loss_ppm) / 1e4))
 }
 
 /// Messages of 64 bytes each 50 µs, beside streams of other hosts or of the same one.
@@ -124,8 +124,10 @@ pub(super) fn beside_streams(
         all.push(Sender { delay_ns: 0, loads, starts: Time::from_ns(1) });
     }
     let mut link = path.link(Faults::default());
-    link.mark_bytes = marks.then_some(path.bits_per_s / 8 * 50 * MICROSECOND / SECOND);
-    let mut world = World::new(SEED, &config(control), link, path.window(), all);
+    if marks {
+        link.rate.mark_bytes = path.bits_per_s / 8 * 50 * MICROSECOND / SECOND;
+    }
+    let mut world = Star::new(SEED, &config(control), link, path.window(), all);
     let (warm, end) = (Time::from_ns(100 * MILLISECOND), Time::from_ns(400 * MILLISECOND));
     world.run_until(warm);
     let before: u64 = world.delivered_bytes().iter().sum();
@@ -154,7 +156,7 @@ pub(super) fn beside_streams(
 pub(super) fn incast(control: Congestion, path: PathShape, count: usize) -> Outcome {
     let config = config(control);
     let load = Load::Stream { message_bytes: STREAM_BYTES, outstanding: 2 };
-    let mut world = World::new(
+    let mut world = Star::new(
         SEED,
         &config,
         path.link(Faults::default()),
@@ -197,11 +199,10 @@ pub(super) fn incast(control: Congestion, path: PathShape, count: usize) -> Outc
 pub(super) fn outage(control: Congestion, path: PathShape) -> Outcome {
     let warm = Time::from_ns((60 * path.rtt_ns).max(300 * MILLISECOND));
     let over = warm + SECOND;
-    let faults = Faults { outage: Some((warm, over)), ..Faults::default() };
-    let mut world = World::new(
+    let mut world = Star::new(
         SEED,
         &config(control),
-        path.link(faults),
+        path.link(Faults::default()),
         path.window(),
         senders([path.stream()]),
     );
@@ -210,7 +211,9 @@ pub(super) fn outage(control: Congestion, path: PathShape) -> Outcome {
     let before = world.delivered_bytes()[0];
     world.run_until(warm);
     let usual = (world.delivered_bytes()[0] - before) / 10;
+    world.cut(true);
     world.run_until(over);
+    world.cut(false);
     let first_byte = world.delivered_bytes()[0];
     let (mut last, mut first_ns, mut back_ns) = (first_byte, None, None);
     while back_ns.is_none() && world.now < over + 10 * SECOND {
@@ -247,7 +250,7 @@ pub(super) fn sharing(
     };
     let senders = rtts_ns.iter().enumerate().map(sender).collect();
     let mut world =
-        World::new(SEED, &config(control), path.link(Faults::default()), window.window(), senders);
+        Star::new(SEED, &config(control), path.link(Faults::default()), window.window(), senders);
     let warm = late + (200 * most).max(100 * MILLISECOND);
     world.run_until(warm);
     let before = world.delivered_bytes();

@@ -2,9 +2,10 @@
 
 use clearway_base::{MICROSECOND, MILLISECOND};
 use clearway_transport::Congestion;
+use clearway_world::Faults;
 
-use super::link::Faults;
 use super::scenarios::{self, GBIT, PathShape};
+use super::world::Bottleneck;
 
 const LOCAL: PathShape = PathShape { bits_per_s: 10 * GBIT, rtt_ns: 50 * MICROSECOND };
 
@@ -12,7 +13,7 @@ const LOCAL: PathShape = PathShape { bits_per_s: 10 * GBIT, rtt_ns: 50 * MICROSE
 fn the_default_fills_a_lossy_link_and_keeps_its_queue_short() {
     for loss_ppm in [0, 10_000, 50_000] {
         let (faults, case) = scenarios::random_loss(loss_ppm);
-        let outcome = scenarios::goodput(Congestion::Swift, LOCAL, faults, case);
+        let outcome = scenarios::goodput(Congestion::Swift, LOCAL, LOCAL.link(faults), case);
         assert!(outcome.figure("of ideal") > 0.95, "{outcome:?}");
         assert!(outcome.figure("queue p99 us") < 150.0, "{outcome:?}");
     }
@@ -22,7 +23,7 @@ fn the_default_fills_a_lossy_link_and_keeps_its_queue_short() {
 fn both_fill_a_link_without_faults() {
     for control in Congestion::ALL {
         let case = String::new();
-        let outcome = scenarios::goodput(control, LOCAL, Faults::default(), case);
+        let outcome = scenarios::goodput(control, LOCAL, LOCAL.link(Faults::default()), case);
         assert!(outcome.figure("of ideal") > 0.95, "{outcome:?}");
         assert_eq!(outcome.figure("ended"), 0.0, "{outcome:?}");
     }
@@ -32,7 +33,8 @@ fn both_fill_a_link_without_faults() {
 #[test]
 fn the_default_fills_a_slow_and_long_link() {
     let path = PathShape { bits_per_s: GBIT / 10, rtt_ns: 20 * MILLISECOND };
-    let outcome = scenarios::goodput(Congestion::Swift, path, Faults::default(), String::new());
+    let link = path.link(Faults::default());
+    let outcome = scenarios::goodput(Congestion::Swift, path, link, String::new());
     assert!(outcome.figure("of ideal") > 0.9, "{outcome:?}");
 }
 
@@ -60,4 +62,13 @@ fn an_outage_is_over_soon_after_it_ends() {
         assert!(outcome.figure("90 % after ms") < 250.0, "{outcome:?}");
         assert_eq!(outcome.figure("ended"), 0.0, "{outcome:?}");
     }
+}
+
+/// Bursts are of time: a flow that is silent meanwhile loses nothing by them.
+#[test]
+fn the_default_gets_through_bursts_of_loss() {
+    let link =
+        Bottleneck { interruptions: (500, 24 * MICROSECOND), ..LOCAL.link(Faults::default()) };
+    let outcome = scenarios::goodput(Congestion::Swift, LOCAL, link, String::new());
+    assert!(outcome.figure("of ideal") > 0.9, "{outcome:?}");
 }

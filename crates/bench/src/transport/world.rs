@@ -8,19 +8,15 @@
 //! Every host is a transport endpoint with an app; hosts take no time to compute. An uplink is a
 //! NIC of 256 descriptors, faster than the bottleneck, that the endpoint fills no further.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
 use clearway_base::{Random, SECOND, Time};
-use clearway_transport::{Arrival as Way, Config, Endpoint, FlowInfo, Owner, Reason};
+use clearway_transport::{Arrival as By, Config, Endpoint, FlowInfo, Owner, Reason};
 use clearway_wire::Ecn;
+use clearway_world::{Agenda, Datagram, Faults, Rate, Way};
 
-use super::link::{Fate, Link, LinkShape};
 use super::traffic::{Apps, Load};
 
-/// Ethernet with preamble and gap, IPv4 and UDP around each Clearway packet.
-pub(super) const HEADERS_BYTES: usize = 38 + 20 + 8;
 /// How much faster a host's own NIC is than the bottleneck.
 const UPLINK_FACTOR: u64 = 2;
 const DESCRIPTORS: u64 = 256;
@@ -34,52 +30,34 @@ pub(super) struct Arrival {
     pub(super) latency_ns: u64,
 }
 
-struct Host {
+struct Node {
     address: SocketAddr,
     endpoint: Endpoint,
     apps: Apps,
-    uplink: Link,
-    /// From the switch to this host.
-    downlink: Link,
+    uplink: Way,
+    /// In front of the link from the switch to this host, and the link itself.
+    queue: Way,
+    downlink: Way,
+    /// Nothing gets over the link before then.
+    interrupted_until: Time,
     wakes_at: Time,
-}
-
-/// A packet between two hosts.
-struct Packet {
-    source: SocketAddr,
-    to: usize,
-    may_be_marked: bool,
-    is_marked: bool,
-    bytes: Vec<u8>,
 }
 
 enum Event {
     Wake(usize),
-    AtSwitch(Box<Packet>),
-    AtHost(Box<Packet>),
+    AtSwitch(Box<Datagram>),
+    AtNode(Box<Datagram>),
 }
 
-/// Ordered by time, then by the order in which they were made.
-struct Scheduled(Time, u64, Event);
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
+/// A link from the switch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bottleneck {
+    pub(super) rate: Rate,
+    /// What happens behind its queue: a packet that is lost has taken its time of the link.
+    pub(super) faults: Faults,
+    /// Packets of a million at which it is interrupted, and for how long: all is lost that is sent
+    /// meanwhile, however little that is.
+    pub(super) interruptions: (u64, u64),
 }
 
 /// A sender: how far it is from the receiver, and what it sends, by service port.
@@ -93,12 +71,12 @@ pub(super) struct Sender {
 }
 
 /// The whole.
-pub(super) struct World {
-    hosts: Vec<Host>,
-    events: BinaryHeap<Reverse<Scheduled>>,
-    count: u64,
+pub(super) struct Star {
+    nodes: Vec<Node>,
+    agenda: Agenda<Event>,
     pub(super) now: Time,
     random: Random,
+    interruptions: (u64, u64),
     senders: Vec<Sender>,
     connected: usize,
     pub(super) arrivals: Vec<Arrival>,
@@ -106,26 +84,24 @@ pub(super) struct World {
     pub(super) waits_ns: Vec<u64>,
 }
 
-impl World {
+impl Star {
     /// A receiver behind `bottleneck` and its senders, in the order in which they start. A peer may
     /// send `window` bytes ahead.
     pub(super) fn new(
         seed: u64,
         config: &Config,
-        bottleneck: LinkShape,
+        bottleneck: Bottleneck,
         window: u64,
         senders: Vec<Sender>,
     ) -> Self {
         let delays = core::iter::once(0).chain(senders.iter().map(|sender| sender.delay_ns));
-        let hosts = delays.enumerate().map(|(index, delay_ns)| {
-            let uplink = LinkShape {
-                bits_per_s: UPLINK_FACTOR * bottleneck.bits_per_s,
-                delay_ns,
-                queue_bytes: u64::MAX,
-                mark_bytes: None,
-                faults: super::link::Faults::default(),
-            };
-            let downlink = LinkShape { delay_ns: bottleneck.delay_ns + delay_ns, ..bottleneck };
+        let nodes = delays.enumerate().map(|(index, delay_ns)| {
+            let bits_per_s = UPLINK_FACTOR * bottleneck.rate.bits_per_s;
+            let rate = Rate { bits_per_s, queue_bytes: u64::MAX, mark_bytes: 0 };
+            let uplink = Faults { rate, latency_ns: delay_ns, ..Faults::default() };
+            let queue = Faults { rate: bottleneck.rate, ..Faults::default() };
+            let latency_ns = bottleneck.faults.latency_ns + delay_ns;
+            let downlink = Faults { latency_ns, ..bottleneck.faults };
             let address = address_of(index);
             let mut endpoint =
                 Endpoint::new(config.clone(), Time::ZERO, seed + index as u64, [index as u8; 16]);
@@ -134,43 +110,51 @@ impl World {
                 endpoint.listen(port, listener).expect("each port once");
             }
             let apps = Apps { window, ..Apps::default() };
-            let (uplink, downlink) = (Link::new(uplink), Link::new(downlink));
-            Host { address, endpoint, apps, uplink, downlink, wakes_at: Time::MAX }
+            let [uplink, queue, downlink] = [uplink, queue, downlink].map(Way::new);
+            Node {
+                address,
+                endpoint,
+                apps,
+                uplink,
+                queue,
+                downlink,
+                interrupted_until: Time::ZERO,
+                wakes_at: Time::MAX,
+            }
         });
         let mut world = Self {
-            hosts: hosts.collect(),
-            events: BinaryHeap::new(),
-            count: 0,
+            nodes: nodes.collect(),
+            agenda: Agenda::default(),
             now: Time::ZERO,
             random: Random::new(seed),
+            interruptions: bottleneck.interruptions,
             senders,
             connected: 0,
             arrivals: Vec::new(),
             waits_ns: Vec::new(),
         };
         for index in 0..world.senders.len() {
-            world.schedule(world.senders[index].starts, Event::Wake(index + 1));
+            world.agenda.note(world.senders[index].starts, Event::Wake(index + 1));
         }
         world
     }
 
     /// Runs until `end`.
     pub(super) fn run_until(&mut self, end: Time) {
-        while let Some(Reverse(Scheduled(at, _, _))) = self.events.peek()
-            && *at <= end
+        while let Some(at) = self.agenda.next_at()
+            && let Some(event) = self.agenda.take_due(end)
         {
-            let Some(Reverse(Scheduled(at, _, event))) = self.events.pop() else { break };
             self.now = at;
             match event {
-                Event::Wake(host) => {
-                    if self.hosts[host].wakes_at <= at {
-                        self.hosts[host].wakes_at = Time::MAX;
+                Event::Wake(node) => {
+                    if self.nodes[node].wakes_at <= at {
+                        self.nodes[node].wakes_at = Time::MAX;
                     }
-                    self.connect_due(host);
-                    self.pump(host);
+                    self.connect_due(node);
+                    self.pump(node);
                 }
                 Event::AtSwitch(packet) => self.forward(packet),
-                Event::AtHost(packet) => self.take(*packet),
+                Event::AtNode(packet) => self.take(&packet),
             }
         }
         self.now = end;
@@ -178,7 +162,7 @@ impl World {
 
     /// Bytes of messages that the receiver has got from each sender.
     pub(super) fn delivered_bytes(&self) -> Vec<u64> {
-        let sides = &self.hosts[RECEIVER].apps.sides;
+        let sides = &self.nodes[RECEIVER].apps.sides;
         let mut bytes = vec![0; self.senders.len()];
         for side in sides {
             bytes[index_of(side.peer) - 1] += side.delivered_bytes;
@@ -188,22 +172,17 @@ impl World {
 
     /// The flows of one sender.
     pub(super) fn flows(&self, sender: usize) -> impl Iterator<Item = FlowInfo> + '_ {
-        self.hosts[sender + 1].endpoint.flows()
+        self.nodes[sender + 1].endpoint.flows()
     }
 
     /// Flows that have ended, which none should.
     pub(super) fn closed(&self) -> impl Iterator<Item = Reason> + '_ {
-        self.hosts.iter().flat_map(|host| host.apps.closed.iter().copied())
+        self.nodes.iter().flat_map(|node| node.apps.closed.iter().copied())
     }
 
     /// Packets that the full queue in front of the receiver dropped.
     pub(super) fn overflows(&self) -> u64 {
-        self.hosts[RECEIVER].downlink.overflows
-    }
-
-    fn schedule(&mut self, at: Time, event: Event) {
-        self.count += 1;
-        self.events.push(Reverse(Scheduled(at, self.count, event)));
+        self.nodes[RECEIVER].queue.counts().overflowed
     }
 
     fn connect_due(&mut self, index: usize) {
@@ -212,65 +191,67 @@ impl World {
             && sender.starts <= now
         {
             self.connected += 1;
-            let (server, host) = (self.hosts[RECEIVER].address, &mut self.hosts[self.connected]);
+            let (server, node) = (self.nodes[RECEIVER].address, &mut self.nodes[self.connected]);
             for (port, load) in &sender.loads {
-                let connection = host.apps.sides.len() as u32;
-                let (owner, window) = (Owner { channel: 0, connection }, host.apps.window);
-                let key = host.endpoint.connect(now, owner, host.address, server, *port, window);
-                host.apps.add(key.expect("there is room"), server, *port, *load);
+                let connection = node.apps.sides.len() as u32;
+                let (owner, window) = (Owner { channel: 0, connection }, node.apps.window);
+                let key = node.endpoint.connect(now, owner, node.address, server, *port, window);
+                node.apps.add(key.expect("there is room"), server, *port, *load);
             }
         }
         debug_assert!(index == RECEIVER || self.connected >= index);
     }
 
-    /// At the switch: into the queue of the link to its receiver.
-    fn forward(&mut self, mut packet: Box<Packet>) {
-        let length = packet.bytes.len() + HEADERS_BYTES;
-        let link = &mut self.hosts[packet.to].downlink;
-        let wait_ns = link.wait_ns(self.now);
-        let fate = link.carry(self.now, length, packet.may_be_marked, &mut self.random);
-        if packet.to == RECEIVER {
-            self.waits_ns.push(wait_ns);
-        }
-        if let Fate::Arrives { at, is_marked } = fate {
-            packet.is_marked = is_marked;
-            self.schedule(at, Event::AtHost(packet));
+    /// From now on nothing gets through from the switch, or all does.
+    pub(super) fn cut(&mut self, is_cut: bool) {
+        for node in &mut self.nodes {
+            let loss_ppm = if is_cut { 1_000_000 } else { 0 };
+            node.downlink.set_faults(Faults { loss_ppm, ..*node.downlink.faults() });
         }
     }
 
-    fn take(&mut self, packet: Packet) {
-        let ecn = match (packet.may_be_marked, packet.is_marked) {
-            (false, _) => Ecn::NotCapable,
-            (true, false) => Ecn::Capable,
-            (true, true) => Ecn::Marked,
-        };
-        let host = &mut self.hosts[packet.to];
-        host.endpoint.handle_datagram(
-            self.now,
-            packet.source,
-            host.address,
-            &packet.bytes,
-            Way::Queue,
-            ecn,
-            &mut host.apps,
-        );
-        self.release(packet.to);
-        self.pump(packet.to);
+    /// At the switch: into the queue of the link to its receiver, and over that.
+    fn forward(&mut self, mut packet: Box<Datagram>) {
+        let to = index_of(packet.to);
+        let Node { queue, downlink, interrupted_until, .. } = &mut self.nodes[to];
+        if to == RECEIVER {
+            self.waits_ns.push(queue.wait_ns(self.now));
+        }
+        let through = queue.enter(self.now, &mut *packet, &mut self.random);
+        let (ppm, ns) = self.interruptions;
+        if ppm > 0 && *interrupted_until <= self.now && self.random.chance(ppm, 1_000_000) {
+            *interrupted_until = self.now + ns;
+        }
+        let arrives = through
+            .filter(|_| *interrupted_until <= self.now)
+            .and_then(|fate| downlink.enter(fate.arrival, &mut *packet, &mut self.random));
+        if let Some(fate) = arrives {
+            self.agenda.note(fate.arrival, Event::AtNode(packet));
+        }
+    }
+
+    fn take(&mut self, packet: &Datagram) {
+        let (now, to) = (self.now, index_of(packet.to));
+        let Node { endpoint, apps, .. } = &mut self.nodes[to];
+        let Datagram { from, to: local, ecn, ref bytes } = *packet;
+        endpoint.handle_datagram(now, from, local, bytes, By::Queue, ecn, apps);
+        self.release(to);
+        self.pump(to);
     }
 
     /// The app takes what has come and gives it back.
     fn release(&mut self, index: usize) {
         let now = self.now;
-        while let Some(connection) = self.hosts[index].apps.fresh.pop() {
-            let host = &mut self.hosts[index];
-            let side = &mut host.apps.sides[connection as usize];
+        while let Some(connection) = self.nodes[index].apps.fresh.pop() {
+            let node = &mut self.nodes[index];
+            let side = &mut node.apps.sides[connection as usize];
             let (key, peer, port) = (side.key, side.peer, side.port);
             let delivered = core::mem::take(&mut side.delivered);
             for bytes in &delivered {
-                host.endpoint.release(now, key, 1, u64::from(*bytes));
+                node.endpoint.release(now, key, 1, u64::from(*bytes));
             }
             let sender = index_of(peer);
-            let sides = &mut self.hosts[sender].apps.sides;
+            let sides = &mut self.nodes[sender].apps.sides;
             let Some(from) = sides.iter_mut().find(|side| side.port == port) else { continue };
             for _ in delivered {
                 let Some(sent) = from.sent_at.pop_front() else { break };
@@ -283,17 +264,17 @@ impl World {
     /// Lets a host do what is due, and finds out when it wants to be called again.
     fn pump(&mut self, index: usize) {
         let now = self.now;
-        let host = &mut self.hosts[index];
-        if host.endpoint.next_timeout().is_some_and(|due| due <= now) {
-            host.endpoint.handle_timeouts(now, &mut host.apps);
+        let node = &mut self.nodes[index];
+        if node.endpoint.next_timeout().is_some_and(|due| due <= now) {
+            node.endpoint.handle_timeouts(now, &mut node.apps);
         }
-        let mut next = host.submit(now);
+        let mut next = node.submit(now);
         next = next.min(self.transmit(index));
-        let host = &mut self.hosts[index];
-        next = next.min(host.endpoint.next_timeout().unwrap_or(Time::MAX));
-        if next < host.wakes_at {
-            host.wakes_at = next;
-            self.schedule(next.max(now + 1), Event::Wake(index));
+        let node = &mut self.nodes[index];
+        next = next.min(node.endpoint.next_timeout().unwrap_or(Time::MAX));
+        if next < node.wakes_at {
+            node.wakes_at = next;
+            self.agenda.note(next.max(now + 1), Event::Wake(index));
         }
     }
 
@@ -303,36 +284,30 @@ impl World {
         let now = self.now;
         let mut buffer = [0; 9216];
         loop {
-            let host = &mut self.hosts[index];
-            if let Some(at) = host.blocked_until(now) {
+            let node = &mut self.nodes[index];
+            if let Some(at) = node.blocked_until(now) {
                 return at;
             }
-            let Some(destination) = host.endpoint.next_transmit(now) else { return Time::MAX };
-            let length = host.endpoint.poll_transmit(now, destination, &mut buffer, &host.apps);
+            let Some(destination) = node.endpoint.next_transmit(now) else { return Time::MAX };
+            let length = node.endpoint.poll_transmit(now, destination, &mut buffer, &node.apps);
             if length == 0 {
                 continue;
             }
-            let (to, bytes) = (index_of(destination.to), buffer[..length].to_vec());
-            let packet = Packet {
-                source: destination.from,
-                to,
-                may_be_marked: destination.is_ecn_capable,
-                is_marked: false,
-                bytes,
-            };
-            let uplink = &mut self.hosts[index].uplink;
-            let fate = uplink.carry(now, length + HEADERS_BYTES, false, &mut self.random);
-            if let Fate::Arrives { at, .. } = fate {
-                self.schedule(at, Event::AtSwitch(Box::new(packet)));
+            let ecn = if destination.is_ecn_capable { Ecn::Capable } else { Ecn::NotCapable };
+            let (from, to, bytes) = (destination.from, destination.to, buffer[..length].to_vec());
+            let mut packet = Box::new(Datagram { from, to, ecn, bytes });
+            let uplink = &mut self.nodes[index].uplink;
+            if let Some(fate) = uplink.enter(now, &mut *packet, &mut self.random) {
+                self.agenda.note(fate.arrival, Event::AtSwitch(packet));
             }
         }
     }
 }
 
-impl Host {
+impl Node {
     /// When the NIC has free descriptors again; `None` if it has some now.
     fn blocked_until(&self, now: Time) -> Option<Time> {
-        let ring_ns = DESCRIPTORS * self.uplink.serialisation_ns(1500);
+        let ring_ns = DESCRIPTORS * self.uplink.faults().rate.takes_ns(1500);
         let wait_ns = self.uplink.wait_ns(now);
         (wait_ns > ring_ns).then(|| now + (wait_ns - ring_ns / 2))
     }
