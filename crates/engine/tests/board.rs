@@ -9,7 +9,7 @@ use world::{SIZES, World};
 #[test]
 fn the_board_has_what_the_snapshot_has() {
     let mut world = World::new(1, Faults::default());
-    let board = world.hosts[0].engine.board();
+    let board = world.hosts[0].members[0].engine.board();
     let before = board.read().expect("nobody writes");
     assert!(before.values.iter().all(|value| *value == 0), "nothing is published yet");
     let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
@@ -17,7 +17,7 @@ fn the_board_has_what_the_snapshot_has() {
     world.connect(&mut client, &mut server, 7000);
 
     let snapshot = world.snapshot(0);
-    world.hosts[0].engine.publish(world.now);
+    world.hosts[0].members[0].engine.publish(world.now);
     let reading = board.read().expect("nobody writes");
     assert_eq!(reading.at_ns, world.now.as_ns());
     assert_eq!(board.labels().len(), reading.values.len());

@@ -72,7 +72,7 @@ fn a_parked_app_that_dies_is_gone() {
 #[test]
 fn an_engine_ends_only_when_it_has_told_of_all_its_apps() {
     let mut crowd = Crowd::new();
-    let host = &mut crowd.world.hosts[0];
+    let host = &mut crowd.world.hosts[0].members[0];
     host.control.post(Request::Shutdown).expect("the mailbox is free");
     let mut removed = 0;
     for turn in 0..APPS {

@@ -77,7 +77,7 @@ fn emit(path: &UdpPath, payload: &[u8], frame: &mut [u8]) -> usize {
 }
 
 /// A host with the service, and the other end of its wire.
-struct World {
+struct Wired {
     engine: Engine<Echo>,
     control: Control,
     mac: MacAddress,
@@ -86,7 +86,7 @@ struct World {
     now: Time,
 }
 
-impl World {
+impl Wired {
     fn new() -> Self {
         let (own, wire, fabric) =
             fabric::pair(fabric::Options::new(1), [fabric::Faults::default(); 2]);
@@ -153,7 +153,7 @@ fn datagram(path: &UdpPath, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_component_of_its_own_answers_over_the_wire() {
-    let mut world = World::new();
+    let mut world = Wired::new();
     let (mut asker, own) = stranger(world.wire.info().mac);
     let (from, to) = (SocketAddr::new(own, ASKER_PORT), SocketAddr::new(address(0), ECHO_PORT));
     // It finds the host by ARP, which is another component's business.
@@ -186,7 +186,7 @@ fn a_component_of_its_own_answers_over_the_wire() {
 #[test]
 fn a_component_and_a_virtual_interface_of_one_host_speak_with_each_other() {
     const VIF_MAC: MacAddress = [2, 9, 9, 9, 9, 9];
-    let mut world = World::new();
+    let mut world = Wired::new();
     let (mut app, request) = App::attaching(0, 0, 0, SIZES, Allowance::of_connections(1));
     world.post(request);
     let mac = VIF_MAC.map(|octet| format!("{octet:02x}")).join(":");
@@ -221,7 +221,7 @@ fn a_component_and_a_virtual_interface_of_one_host_speak_with_each_other() {
     world.engine.audit().expect("all books agree");
 }
 
-impl World {
+impl Wired {
     /// Frames that came to the other end of the wire so far.
     fn fabric_frames(&mut self) -> u64 {
         self.wire.receive(100, &mut |_| {});

@@ -119,7 +119,7 @@ fn what_an_app_has_sent_outlives_its_orderly_end() {
         assert_eq!(server.received.len(), sent);
         let begin = world.now;
         let removed = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
-        world.turn_until(|world| world.hosts[0].events.iter().any(removed));
+        world.turn_until(|world| world.hosts[0].members[0].events.iter().any(removed));
         assert!(world.now.since(begin) < SECOND);
     }
 }
@@ -137,7 +137,7 @@ fn nobody_lingers_for_longer_than_allowed() {
     let begin = world.now;
     world.post(0, Request::LetLinger { channel: client.channel, linger_ns: 2 * SECOND });
     let removed = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
-    world.turn_until(|world| world.hosts[0].events.iter().any(removed));
+    world.turn_until(|world| world.hosts[0].members[0].events.iter().any(removed));
     assert!((2 * SECOND..3 * SECOND).contains(&world.now.since(begin)));
     world.turn_until(|_| {
         server.poll();
@@ -175,7 +175,10 @@ fn ports_and_connections_are_free_again_after_an_app_is_gone() {
     assert_eq!(world.listen(&other, 7000), Err(Code::AddressInUse));
     world.post(1, Request::RemoveChannel { channel: server.channel });
     assert!(
-        world.hosts[1].events.iter().any(|event| matches!(event, Event::ChannelRemoved { .. }))
+        world.hosts[1].members[0]
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::ChannelRemoved { .. }))
     );
     assert!(server.end.is_closed());
     assert_eq!(world.listen(&other, 7000), Ok(()));
@@ -321,7 +324,7 @@ fn a_send_on_a_stream_that_is_not_there_ends_the_session() {
     let (near, far) = world.connect(&mut client, &mut server, 7000);
     client.submit(&Command::Send { connection: near, stream: 7, offset: 0, length: 10 });
     world.turn();
-    let violation = world.hosts[0].events.iter().find_map(|event| match event {
+    let violation = world.hosts[0].members[0].events.iter().find_map(|event| match event {
         Event::Violation { channel, violation } if *channel == client.channel => Some(*violation),
         _ => None,
     });
@@ -371,7 +374,7 @@ fn status_tells_of_apps_flows_and_counters() {
         !server.received.is_empty()
     });
     world.post(1, Request::Snapshot { id: 77 });
-    let snapshot = world.hosts[1].events.drain(..).find_map(|event| match event {
+    let snapshot = world.hosts[1].members[0].events.drain(..).find_map(|event| match event {
         Event::Snapshot { id: 77, snapshot } => Some(snapshot),
         _ => None,
     });
@@ -390,7 +393,7 @@ fn a_ping_is_answered_or_fails() {
         world.post(0, Request::Ping { id, peer, udp_port: None, bytes: 64 });
         let mut answer = None;
         world.turn_until(|world| {
-            answer = world.hosts[0].events.drain(..).find_map(|event| match event {
+            answer = world.hosts[0].members[0].events.drain(..).find_map(|event| match event {
                 Event::Pong { id: other, result } if other == id => Some(result),
                 _ => None,
             });
@@ -410,7 +413,7 @@ fn shutting_down_resets_every_connection_and_closes_every_channel() {
     world.listen(&server, 7000).expect("free");
     let (_, far) = world.connect(&mut client, &mut server, 7000);
     world.post(0, Request::Shutdown);
-    assert!(world.hosts[0].engine.has_ended() && client.end.is_closed());
+    assert!(world.hosts[0].members[0].engine.has_ended() && client.end.is_closed());
     world.turn_until(|_| {
         server.poll();
         !server.closed.is_empty()
@@ -425,14 +428,14 @@ fn an_engine_knows_which_of_the_apps_that_it_has_told_something_waits_for_its_co
         let (mut client, mut server) = (world.attach(0, SIZES), world.attach(0, SIZES));
         world.listen(&server, 7000).expect("free");
         let (near, _) = world.connect(&mut client, &mut server, 7000);
-        let engine = &mut world.hosts[0].engine;
+        let engine = &mut world.hosts[0].members[0].engine;
         engine.runs_on(3);
         if let Some(processor) = app_processor {
             server.end.meet(processor);
         }
         assert!(client.send(near, b"local"));
         let now = world.now + 1;
-        let told = std::iter::repeat_with(|| world.hosts[0].engine.turn(now)).take(3);
+        let told = std::iter::repeat_with(|| world.hosts[0].members[0].engine.turn(now)).take(3);
         let told = told.map(|turn| (turn.told_apps, turn.told_neighbour));
         assert!(told.collect::<Vec<_>>().contains(&(true, is_neighbour)));
         if let Some(processor) = app_processor {

@@ -22,7 +22,7 @@ const STRANGER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd07, 0, 0, 0, 0, 0, 0, 9
 const APP_PORT: u16 = 5000;
 
 /// A host, and the other end of its wire.
-struct World {
+struct Wired {
     engine: Engine,
     control: Control,
     mac: MacAddress,
@@ -31,7 +31,7 @@ struct World {
     now: Time,
 }
 
-impl World {
+impl Wired {
     fn new() -> Self {
         let (own, wire, fabric) =
             fabric::pair(fabric::Options::new(1), [fabric::Faults::default(); 2]);
@@ -162,7 +162,7 @@ fn segment(port: u16, length: usize) -> Vec<u8> {
 
 #[test]
 fn a_long_echo_comes_back_in_full() {
-    let mut world = World::new();
+    let mut world = Wired::new();
     let data: Vec<u8> = (0..5000u32).map(|n| (n * 7) as u8).collect();
     let echo = Echo { identifier: 5, sequence: 6, data: &data };
     let mut message = vec![0; 5008];
@@ -196,7 +196,7 @@ fn a_long_echo_comes_back_in_full() {
 
 #[test]
 fn what_nobody_wants_is_refused_when_it_is_whole() {
-    let mut world = World::new();
+    let mut world = Wired::new();
     for frame in world.cut(address(0), protocol::UDP, 1440, &datagram(9, 3000)) {
         world.send(&frame);
     }
@@ -211,7 +211,7 @@ fn what_nobody_wants_is_refused_when_it_is_whole() {
 
 #[test]
 fn interfaces_of_apps_have_what_the_wire_carries() {
-    let mut world = World::new();
+    let mut world = Wired::new();
     let (mut app, request) = App::attaching(0, 0, 0, SIZES, Allowance::of_connections(1));
     world.post(request);
     let filter = |words: &str| {
@@ -224,7 +224,7 @@ fn interfaces_of_apps_have_what_the_wire_carries() {
     let opened =
         events.iter().any(|event| matches!(event, Event::VifOpened { result: Ok(()), .. }));
     assert!(opened);
-    let mut frames = |world: &mut World| {
+    let mut frames = |world: &mut Wired| {
         (0..10).for_each(|_| world.turn());
         app.poll();
         app.frames.drain(..).map(|(_, _, frame)| frame).collect::<Vec<_>>()

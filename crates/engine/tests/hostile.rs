@@ -86,7 +86,7 @@ fn the_end_of_an_app_or_of_a_host_resets_every_connection() {
         });
         assert!(world.now.since(began) < SECOND, "some were told nothing");
         assert!(server.closed.iter().all(|(_, code)| *code == Code::Reset));
-        assert_eq!(world.hosts[0].engine.has_ended(), is_host);
+        assert_eq!(world.hosts[0].members[0].engine.has_ended(), is_host);
     }
 }
 
@@ -185,7 +185,7 @@ fn status_of_many_connections_is_told_over_turns() {
     }
     world.post(0, Request::Snapshot { id: 1 });
     let is_answer = |event: &Event| matches!(event, Event::Snapshot { .. });
-    let answered = |world: &World| world.hosts[0].events.iter().any(is_answer);
+    let answered = |world: &World| world.hosts[0].members[0].events.iter().any(is_answer);
     assert!(!answered(&world), "all in one turn");
     (0..20).for_each(|_| world.turn());
     assert!(answered(&world));

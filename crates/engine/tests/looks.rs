@@ -105,7 +105,7 @@ fn turn_that_tells(receive_is_call: bool) -> Turn {
     for _ in 0..100 {
         world.turn_alone(0);
         let now = world.now;
-        let turn = world.hosts[1].engine.turn(now);
+        let turn = world.hosts[1].members[0].engine.turn(now);
         if turn.told_apps {
             return turn;
         }

@@ -12,13 +12,12 @@ use clearway_classify::Filter;
 use clearway_engine::{CaptureSpec, Event, Request, VifSpec};
 use clearway_nic::{Queue, Transmit};
 use clearway_wire::{MacAddress, arp, ethernet, ipv4, protocol, udp};
-use world::many::{ManyWorld, Place};
-use world::{App, SIZES, address};
+use world::{App, Place, SIZES, World, address};
 
 /// Sends a message each way and compares.
 #[track_caller]
 fn exchange(
-    world: &mut ManyWorld,
+    world: &mut World,
     (client, near): (&mut App, u64),
     (server, far): (&mut App, u64),
     bytes: &[u8],
@@ -46,14 +45,14 @@ fn exchange(
 #[test]
 fn apps_on_any_two_engines_of_two_hosts_talk() {
     const ENGINES: usize = 4;
-    let mut world = ManyWorld::new(1, &[ENGINES, ENGINES]);
+    let mut world = World::at_switch(1, &[ENGINES, ENGINES]);
     let place = |host, engine| Place { host, engine };
     let mut servers: Vec<App> =
         (0..ENGINES).map(|engine| world.attach(place(1, engine), SIZES)).collect();
     let mut clients: Vec<App> =
         (0..ENGINES).map(|engine| world.attach(place(0, engine), SIZES)).collect();
     for (engine, server) in servers.iter().enumerate() {
-        world.listen(place(1, engine), server, 7000 + engine as u16).expect("the port is free");
+        world.listen(server, 7000 + engine as u16).expect("the port is free");
     }
     for (engine, server) in servers.iter_mut().enumerate() {
         for client in &mut clients {
@@ -68,22 +67,22 @@ fn apps_on_any_two_engines_of_two_hosts_talk() {
 
 #[test]
 fn a_port_is_one_apps_whatever_its_engine() {
-    let mut world = ManyWorld::new(2, &[2]);
+    let mut world = World::at_switch(2, &[2]);
     let [one, other] = [0, 1].map(|engine| Place { host: 0, engine });
     let (first, second) = (world.attach(one, SIZES), world.attach(other, SIZES));
-    world.listen(one, &first, 7000).expect("the port is free");
-    assert_eq!(world.listen(other, &second, 7000), Err(Code::AddressInUse));
+    world.listen(&first, 7000).expect("the port is free");
+    assert_eq!(world.listen(&second, 7000), Err(Code::AddressInUse));
     world.post(one, Request::RemoveChannel { channel: first.channel });
     world.note_listener(one, 7000, None);
-    assert_eq!(world.listen(other, &second, 7000), Ok(()));
+    assert_eq!(world.listen(&second, 7000), Ok(()));
 }
 
 #[test]
 fn apps_of_one_host_talk_by_the_lane_and_not_over_the_nic() {
-    let mut world = ManyWorld::new(3, &[3]);
+    let mut world = World::at_switch(3, &[3]);
     let [here, there] = [0, 2].map(|engine| Place { host: 0, engine });
     let (mut client, mut server) = (world.attach(here, SIZES), world.attach(there, SIZES));
-    world.listen(there, &server, 7000).expect("the port is free");
+    world.listen(&server, 7000).expect("the port is free");
     world.now = world.now + 10 * SECOND; // what a host says when it comes up is said
     (0..100).for_each(|_| world.turn());
     let frames = world.fabric.frames_sent();
@@ -115,10 +114,10 @@ fn apps_of_one_host_talk_by_the_lane_and_not_over_the_nic() {
 /// The receiving engine stands still for a while: its lane overflows, and nothing is lost.
 #[test]
 fn messages_survive_a_full_lane() {
-    let mut world = ManyWorld::new(4, &[2]);
+    let mut world = World::at_switch(4, &[2]);
     let [here, there] = [0, 1].map(|engine| Place { host: 0, engine });
     let (mut client, mut server) = (world.attach(here, SIZES), world.attach(there, SIZES));
-    world.listen(there, &server, 7000).expect("the port is free");
+    world.listen(&server, 7000).expect("the port is free");
     // More connections than a lane has places; as many as one host gets of 64.
     let connections: Vec<(u64, u64)> =
         (0..56).map(|_| world.connect(&mut client, &mut server, 7000)).collect();
@@ -146,11 +145,11 @@ fn messages_survive_a_full_lane() {
 
 #[test]
 fn the_peer_of_an_app_that_dies_hears_of_it() {
-    let mut world = ManyWorld::new(5, &[4, 4]);
+    let mut world = World::at_switch(5, &[4, 4]);
     let places = [(0, 1), (1, 2)].map(|(host, engine)| Place { host, engine });
     let (mut client, mut server) = (world.attach(places[0], SIZES), world.attach(places[1], SIZES));
     let mut neighbour = world.attach(Place { host: 1, engine: 0 }, SIZES);
-    world.listen(places[1], &server, 7000).expect("the port is free");
+    world.listen(&server, 7000).expect("the port is free");
     let (near, _) = world.connect(&mut client, &mut server, 7000);
     let (beside, _) = world.connect(&mut neighbour, &mut server, 7000);
     world.post(places[1], Request::RemoveChannel { channel: server.channel });
@@ -172,7 +171,7 @@ fn filters(texts: &[String]) -> Vec<Filter> {
 }
 
 /// A VIF with `port` of the host's own address.
-fn port_spec(world: &ManyWorld, host: usize, port: u16) -> VifSpec {
+fn port_spec(world: &World, host: usize, port: u16) -> VifSpec {
     let mac = world.hosts[host].mac;
     let text = mac.map(|octet| format!("{octet:02x}")).join(":");
     let address = address(host);
@@ -214,22 +213,22 @@ fn datagram(macs: [MacAddress; 2], from: (Ipv4Addr, u16), port: u16, payload: &[
     frame
 }
 
-fn send(world: &mut ManyWorld, frame: &[u8]) {
-    let sent = world.stranger.transmit(&mut |buffer| {
+fn send(world: &mut World, frame: &[u8]) {
+    let sent = world.stranger().transmit(&mut |buffer| {
         buffer[..frame.len()].copy_from_slice(frame);
         frame.len()
     });
     assert_eq!(sent, Transmit::Queued);
-    world.stranger.flush();
+    world.stranger().flush();
     world.turn();
 }
 
-fn received(world: &mut ManyWorld) -> Vec<Vec<u8>> {
+fn received(world: &mut World) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for _ in 0..20 {
         world.turn();
         let mut take = |burst: &[&[u8]]| frames.extend(burst.iter().map(|frame| frame.to_vec()));
-        while world.stranger.receive(32, &mut take) > 0 {}
+        while world.stranger().receive(32, &mut take) > 0 {}
     }
     frames
 }
@@ -239,16 +238,17 @@ const STRANGER: MacAddress = [2, 0, 0, 0, 1, 1];
 #[test]
 fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
     const FRAMES: u16 = 200;
-    let mut world = ManyWorld::new(6, &[4]);
+    let mut world = World::at_switch(6, &[4]);
     let [owner, viewer, third] = [2, 0, 1].map(|engine| Place { host: 0, engine });
     let (mut app, mut capture) = (world.attach(owner, SIZES), world.attach(viewer, SIZES));
     let mut capture_of_app = world.attach(third, SIZES);
     let spec = port_spec(&world, 0, 5000);
-    world.open_vif(owner, &app, 1, spec).expect("the port is free");
+    world.open_vif(&app, 1, spec).expect("the port is free");
     let filter = filters(&["udp dst port 5000".to_owned()]);
-    world.open_capture(viewer, &capture, 2, CaptureSpec { filter, app: None, connection: None });
+    let of_all = CaptureSpec { filter, app: None, connection: None };
+    world.open_capture(&capture, 2, of_all).expect("captures are always opened");
     let of_app = CaptureSpec { filter: Vec::new(), app: Some(app.channel), connection: None };
-    world.open_capture(third, &capture_of_app, 3, of_app);
+    world.open_capture(&capture_of_app, 3, of_app).expect("captures are always opened");
     let macs = [STRANGER, world.hosts[0].mac];
     for number in 0..FRAMES {
         let frame = datagram(macs, (ip(9), 6000 + number), 5000, &number.to_be_bytes());
@@ -291,12 +291,12 @@ fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
 
 #[test]
 fn interfaces_of_one_host_reach_each_other_by_the_lane() {
-    let mut world = ManyWorld::new(8, &[2]);
+    let mut world = World::at_switch(8, &[2]);
     let [one, other] = [0, 1].map(|engine| Place { host: 0, engine });
     let (mut sender, mut receiver) = (world.attach(one, SIZES), world.attach(other, SIZES));
-    for (at, app, port) in [(one, &sender, 5000), (other, &receiver, 5001)] {
+    for (app, port) in [(&sender, 5000), (&receiver, 5001)] {
         let spec = port_spec(&world, 0, port);
-        world.open_vif(at, app, 1, spec).expect("the port is free");
+        world.open_vif(app, 1, spec).expect("the port is free");
     }
     let frames = world.fabric.frames_sent();
     let mac = world.hosts[0].mac;
@@ -313,16 +313,14 @@ fn interfaces_of_one_host_reach_each_other_by_the_lane() {
 
 #[test]
 fn copies_are_given_wherever_they_are_wanted() {
-    let mut world = ManyWorld::new(9, &[4]);
+    let mut world = World::at_switch(9, &[4]);
     let mut apps: Vec<App> =
         (0..4).map(|engine| world.attach(Place { host: 0, engine }, SIZES)).collect();
     for (engine, app) in apps.iter().enumerate() {
         let copies = filters(&["ether broadcast".to_owned()]);
         let spec =
             VifSpec { copies, receive: Vec::new(), ..port_spec(&world, 0, 6000 + engine as u16) };
-        world
-            .open_vif(Place { host: 0, engine }, app, 1, spec)
-            .expect("copies collide with nothing");
+        world.open_vif(app, 1, spec).expect("copies collide with nothing");
     }
     for number in 0..20 {
         let frame = datagram([STRANGER, ethernet::BROADCAST], (ip(9), number), 9999, b"all");
@@ -342,7 +340,7 @@ fn copies_are_given_wherever_they_are_wanted() {
 /// One engine answers; all learn who asked.
 #[test]
 fn arp_is_answered_once_and_learnt_everywhere() {
-    let mut world = ManyWorld::new(10, &[4]);
+    let mut world = World::at_switch(10, &[4]);
     world.now = world.now + 10 * SECOND;
     received(&mut world); // what a host says when it comes up
     let question = arp::Repr {
@@ -385,10 +383,10 @@ fn arp_is_answered_once_and_learnt_everywhere() {
 /// queue.
 #[test]
 fn a_reset_for_an_unknown_flow_ends_it_on_whichever_engine_it_is() {
-    let mut world = ManyWorld::new(11, &[4, 4]);
+    let mut world = World::at_switch(11, &[4, 4]);
     let places = [(0, 3), (1, 1)].map(|(host, engine)| Place { host, engine });
     let (mut client, mut server) = (world.attach(places[0], SIZES), world.attach(places[1], SIZES));
-    world.listen(places[1], &server, 7000).expect("the port is free");
+    world.listen(&server, 7000).expect("the port is free");
     let (near, _) = world.connect(&mut client, &mut server, 7000);
     // What host 1 says when it forgets the flow is lost.
     world.fabric.set_cut(1, 0, true);

@@ -34,7 +34,7 @@ const NOBODYS: [&str; 9] = [
 ];
 
 /// A host with two NICs, and who is at the other end of their wires.
-struct World {
+struct Wired {
     engines: Vec<(Engine, Control)>,
     strangers: Vec<fabric::Queue>,
     fabrics: Vec<fabric::Handle>,
@@ -60,7 +60,7 @@ fn network(nic: usize, mac: MacAddress, more: &[&str]) -> ip::Config {
     }
 }
 
-impl World {
+impl Wired {
     fn new() -> Self {
         let now = Time::from_ns(SECOND);
         let (mut nics, mut strangers) = (Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ fn datagram(mac: MacAddress, source: IpAddr, to: SocketAddr) -> Vec<u8> {
 
 #[test]
 fn nobody_on_the_wire_sends_from_an_address_of_the_host() {
-    let mut world = World::new();
+    let mut world = Wired::new();
     for (nic, port) in [(0, UDP_PORT), (1, UDP_PORT), (0, 9), (1, 9)] {
         for source in NOBODYS.iter().chain(&OWN[nic]).chain(&OWN[1 - nic][..3]) {
             // The broadcast address of a network is one only there.
@@ -168,7 +168,7 @@ fn nobody_on_the_wire_sends_from_an_address_of_the_host() {
 
 #[test]
 fn addresses_that_the_host_gets_or_loses_later_count_on_all_nics() {
-    let mut world = World::new();
+    let mut world = Wired::new();
     assert!(!world.is_dropped(0, LATER, UDP_PORT) && !world.is_dropped(1, LATER, UDP_PORT));
     for (more, is_own) in [(&[LATER][..], true), (&[], false)] {
         let network = Box::new(network(1, world.macs[1], more));

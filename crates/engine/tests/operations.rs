@@ -491,7 +491,7 @@ fn an_app_that_asks_for_nonsense_ends_its_own_session() {
         };
         pair.asker.submit(if takes_along { &asking_with } else { &asking });
         pair.world.turn_until(|world| {
-            let mut events = world.hosts[0].events.iter();
+            let mut events = world.hosts[0].members[0].events.iter();
             events.any(
                 |event| matches!(event, Event::Violation { violation: v, .. } if *v == violation),
             )

@@ -11,9 +11,8 @@ use clearway_engine::ExchangeState;
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{ANSWER_LENGTH, Answer, Kind, Request, Status};
 use world::hostile::HostilePeer;
-use world::many::{ManyWorld, Place};
 use world::pair::{OWNERS, PORT, SHARED_BYTES, pattern};
-use world::{App, Operated, SIZES};
+use world::{App, Operated, Place, SIZES, World};
 
 const OWNER: Place = Place { host: 0, engine: 0 };
 const GOOD: Place = Place { host: 1, engine: 0 };
@@ -29,7 +28,7 @@ const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
 /// An app that shares all of its memory but the last page, a peer that asks of it as it should, and
 /// one that does not.
 struct Scene {
-    world: ManyWorld,
+    world: World,
     owner: App,
     good: App,
     near: u64,
@@ -50,10 +49,10 @@ impl Scene {
     }
 
     fn of(versions: &[u8], shared_bytes: u32) -> Self {
-        let mut world = ManyWorld::new(1, &[1, 1]);
+        let mut world = World::at_switch(1, &[1, 1]);
         let mut owner = world.attach(OWNER, Sizes { shared_bytes, ..OWNERS });
         let mut good = world.attach(GOOD, SIZES);
-        world.listen(OWNER, &owner, PORT).expect("free");
+        world.listen(&owner, PORT).expect("free");
         let (near, _) = world.connect(&mut good, &mut owner, PORT);
         let hostile = HostilePeer::connect(&mut world, PORT, versions);
         owner.poll();

@@ -66,7 +66,7 @@ impl Pair {
 
     /// Whether the engine has given a channel up.
     fn has_left(&self, app: &App) -> bool {
-        self.world.hosts[0].events.iter().any(|event| match event {
+        self.world.hosts[0].members[0].events.iter().any(|event| match event {
             Event::ChannelRemoved { channel, .. } => *channel == app.channel,
             _ => false,
         })

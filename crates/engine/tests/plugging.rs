@@ -65,7 +65,7 @@ impl Queue for Renamed {
 fn plug(world: &mut World, host: usize, queue: Box<dyn Queue>, network: ip::Config) -> Plug {
     let plug = Box::new(Plug { queues: vec![queue], copies: None });
     world.post(host, Request::Plug { plug, network: Box::new(network) });
-    let events = &mut world.hosts[host].events;
+    let events = &mut world.hosts[host].members[0].events;
     let index = events.iter().position(|event| matches!(event, Event::Unplugged(_)));
     match events.remove(index.expect("answered in one turn")) {
         Event::Unplugged(plug) => *plug,

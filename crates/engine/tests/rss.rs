@@ -6,8 +6,7 @@ mod world;
 
 use clearway_base::SECOND;
 use clearway_nic::fabric::{Hash, RssOptions};
-use world::many::{ManyWorld, Place};
-use world::{App, SIZES};
+use world::{App, Place, SIZES, World};
 
 const PORT: u16 = 7000;
 /// Of the first host and of the second.
@@ -24,17 +23,17 @@ struct Pair {
 
 impl Pair {
     /// A client at engine `client` of the first host, a server at engine `server` of the second.
-    fn connected(world: &mut ManyWorld, client: usize, server: usize) -> Self {
+    fn connected(world: &mut World, client: usize, server: usize) -> Self {
         let places = [Place { host: 0, engine: client }, Place { host: 1, engine: server }];
         let mut apps = places.map(|place| world.attach(place, SIZES));
-        world.listen(places[1], &apps[1], PORT).expect("free port");
+        world.listen(&apps[1], PORT).expect("free port");
         let [client, server] = &mut apps;
         let (at_client, at_server) = world.connect(client, server, PORT);
         Self { apps, places, connections: [at_client, at_server], sent: [0; 2], received: [0; 2] }
     }
 
     /// Each side sends `count` messages, which arrive once and in order.
-    fn talk(&mut self, world: &mut ManyWorld, count: u32) {
+    fn talk(&mut self, world: &mut World, count: u32) {
         let end = self.sent.map(|sent| sent + count);
         while self.received != end {
             world.turn();
@@ -58,7 +57,7 @@ impl Pair {
     }
 
     /// Talks until neither side's packets take a detour, and sees that then none does.
-    fn settle(&mut self, world: &mut ManyWorld, what: &str) {
+    fn settle(&mut self, world: &mut World, what: &str) {
         let patience = world.now + SECOND;
         while self.detours(world) != [false, false] {
             assert!(world.now < patience, "{what}: still on a detour");
@@ -69,14 +68,14 @@ impl Pair {
         assert_eq!(by_lane(world), before, "{what}");
     }
 
-    fn detours(&self, world: &mut ManyWorld) -> Vec<bool> {
+    fn detours(&self, world: &mut World) -> Vec<bool> {
         let flows = self.places.iter().map(|place| world.snapshot(*place).flows);
         flows.map(|flows| flows.iter().any(|flow| flow.detour)).collect()
     }
 }
 
 /// Packets that any engine has got by a lane.
-fn by_lane(world: &mut ManyWorld) -> u64 {
+fn by_lane(world: &mut World) -> u64 {
     let engines = |host| (0..ENGINES[host]).map(move |engine| Place { host, engine });
     let places: Vec<Place> = (0..2).flat_map(engines).collect();
     places.into_iter().map(|place| world.counter(place, "received_by_lane")).sum()
@@ -88,7 +87,7 @@ fn whatever_the_hash_is_apps_on_any_engines_meet_and_packets_come_straight() {
         let is_hopeless = matches!(hash, Hash::NoSourcePort | Hash::Destination);
         for (client, server) in [(0, 0), (1, 2), (2, 3)] {
             let rss = RssOptions { hash, ..RssOptions::default() };
-            let mut world = ManyWorld::with_rss(client as u64 + 1, &ENGINES, rss);
+            let mut world = World::with_rss(client as u64 + 1, &ENGINES, rss);
             let mut pair = Pair::connected(&mut world, client, server);
             pair.talk(&mut world, 500);
             if !is_hopeless {
@@ -100,7 +99,7 @@ fn whatever_the_hash_is_apps_on_any_engines_meet_and_packets_come_straight() {
 
 #[test]
 fn a_new_key_in_the_middle_of_a_conversation_loses_nothing() {
-    let mut world = ManyWorld::new(9, &ENGINES);
+    let mut world = World::at_switch(9, &ENGINES);
     let mut pair = Pair::connected(&mut world, 1, 2);
     for round in 0..8 {
         world.fabric.rekey(round % 2);
@@ -116,7 +115,7 @@ fn a_hash_of_addresses_alone_leaves_flows_on_a_detour_that_status_shows() {
     let mut direct = 0;
     for client in 0..ENGINES[0] {
         for server in 0..ENGINES[1] {
-            let mut world = ManyWorld::with_rss(5, &ENGINES, rss);
+            let mut world = World::with_rss(5, &ENGINES, rss);
             let mut pair = Pair::connected(&mut world, client, server);
             pair.talk(&mut world, 500);
             let detours = pair.detours(&mut world);

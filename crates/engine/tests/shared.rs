@@ -11,9 +11,8 @@ use clearway_engine::Request;
 use clearway_nic::fabric::Faults;
 use clearway_wire::clearway::VERSION_STREAMS;
 use world::hostile::{HOSTILE, HostilePeer};
-use world::many::{ManyWorld, Place};
 use world::pair::restore;
-use world::{App, SIZES, World, address};
+use world::{App, Place, SIZES, World, address};
 
 const PORT: u16 = 4000;
 
@@ -176,7 +175,7 @@ fn shared_connections_have_no_streams_and_no_operations() {
 fn connections_that_cannot_share_are_begun_bit_by_bit() {
     const APPS: usize = 5;
     const OF_EACH: usize = 60;
-    let mut world = ManyWorld::new(8, &[1]);
+    let mut world = World::at_switch(8, &[1]);
     let at = Place { host: 0, engine: 0 };
     let mut apps: Vec<App> = (0..APPS).map(|_| world.attach(at, SIZES)).collect();
     let mut peer = HostilePeer::serving(&mut world);

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, Random};
 use clearway_channel::{Command, Sizes};
-use clearway_engine::{CaptureSpec, Engine, Request, STATE_VERSION, State, StateError, VifSpec};
+use clearway_engine::{CaptureSpec, Request, STATE_VERSION, State, StateError, VifSpec};
 use clearway_nic::MacAddress;
 use clearway_nic::fabric::Faults;
 use serde_json::Value;
-use world::{App, Host, World, address};
+use world::{App, World, address};
 
 const SIZES: Sizes = Sizes {
     submission_entries: 64,
@@ -100,25 +100,12 @@ impl Busy {
 
     /// Drops the engine of host 0, and makes another of what `change` makes of its state.
     fn restore(&mut self, change: impl FnOnce(State) -> State) -> Result<(), StateError> {
-        restore(&mut self.world, 0, change)
+        self.world.restore(0, change)
     }
 }
 
 fn everything() -> CaptureSpec {
     CaptureSpec { filter: Vec::new(), app: None, connection: None }
-}
-
-fn restore(
-    world: &mut World,
-    host: usize,
-    change: impl FnOnce(State) -> State,
-) -> Result<(), StateError> {
-    let (now, host_before) = (world.now, world.hosts.remove(host));
-    let Host { mac, engine, control, events } = host_before;
-    let state = change(engine.save());
-    let engine = Engine::restore(state, engine.into_remains(), now)?;
-    world.hosts.insert(host, Host { mac, engine, control, events });
-    Ok(())
 }
 
 #[test]
@@ -148,9 +135,9 @@ fn messages_arrive_in_order_whichever_engine_is_made_again() {
         }
         if random.chance(1, 4) {
             let host = random.below(2) as usize;
-            let before = world.hosts[host].engine.save();
-            restore(&mut world, host, |state| state).expect("just saved");
-            assert_eq!(world.hosts[host].engine.save(), before);
+            let before = world.hosts[host].members[0].engine.save();
+            world.restore(host, |state| state).expect("just saved");
+            assert_eq!(world.hosts[host].members[0].engine.save(), before);
             restored += 1;
         }
     }
@@ -176,9 +163,9 @@ fn frames_arrive_and_are_seen_whichever_engine_is_made_again() {
         }
         if random.chance(1, 5) {
             let host = random.below(2) as usize;
-            let before = world.hosts[host].engine.save();
-            restore(&mut world, host, |state| state).expect("just saved");
-            assert_eq!(world.hosts[host].engine.save(), before);
+            let before = world.hosts[host].members[0].engine.save();
+            world.restore(host, |state| state).expect("just saved");
+            assert_eq!(world.hosts[host].members[0].engine.save(), before);
         }
         world.turn();
         [&mut sender, &mut receiver, &mut watcher].into_iter().for_each(App::poll);
@@ -292,7 +279,7 @@ fn any_number(random: &mut Random, before: u64) -> u64 {
 #[test]
 fn bytes_of_another_version_and_broken_ones_are_refused() {
     let world = World::new(1, Faults::default());
-    let state = world.hosts[0].engine.save();
+    let state = world.hosts[0].members[0].engine.save();
     let bytes = state.to_bytes();
     assert_eq!(State::from_bytes(&bytes).expect("just saved"), state);
     let other = State { version: STATE_VERSION + 1, ..state };

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command, Completion, Sizes};
-use clearway_engine::{Engine, Request, State};
+use clearway_engine::{Request, State};
 use clearway_nic::fabric;
 use world::tcp::{Peer, bytes};
-use world::{Host, SIZES, World, address};
+use world::{SIZES, World, address};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
@@ -286,12 +286,11 @@ fn an_engine_is_made_again_under_listeners_of_one_port() {
 
 /// Saves an engine, and goes on with another.
 fn remake(world: &mut World, host: usize) {
-    let Host { mac, engine, control, events } = world.hosts.remove(host);
-    let bytes = engine.save().to_bytes();
-    let state = State::from_bytes(&bytes).expect("just saved");
-    let engine = Engine::restore(state, engine.into_remains(), world.now).expect("just saved");
-    assert!(engine.save().to_bytes() == bytes, "what is saved is what was");
-    world.hosts.insert(host, Host { mac, engine, control, events });
+    let before = world.hosts[host].members[0].engine.save().to_bytes();
+    let written = |state: State| State::from_bytes(&state.to_bytes()).expect("just saved");
+    world.restore(host, written).expect("just saved");
+    let after = world.hosts[host].members[0].engine.save().to_bytes();
+    assert!(after == before, "what is saved is what was");
 }
 
 #[test]

@@ -14,46 +14,28 @@ use clearway_engine::Request;
 use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
 use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
 use clearway_wire::{checksum::Sum, ethernet, icmpv4, ipv4, protocol};
-use world::many::{ManyWorld, Place};
 use world::tcp::{Peer, bytes, spec};
-use world::{App, SIZES, World, address, events};
+use world::{App, Place, SIZES, World, address, events};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
 
-/// Worlds of both kinds.
-trait Turns {
-    fn until(&mut self, done: impl FnMut() -> bool);
-}
-
-impl Turns for World {
-    fn until(&mut self, mut done: impl FnMut() -> bool) {
-        self.turn_until(|_| done());
-    }
-}
-
-impl Turns for ManyWorld {
-    fn until(&mut self, mut done: impl FnMut() -> bool) {
-        self.turn_until(|_| done());
-    }
-}
-
-fn run(world: &mut impl Turns, peers: &mut [Peer; 2], done: impl Fn(&[Peer; 2]) -> bool) {
-    world.until(|| {
+fn run(world: &mut World, peers: &mut [Peer; 2], done: impl Fn(&[Peer; 2]) -> bool) {
+    world.turn_until(|_| {
         peers.iter_mut().for_each(Peer::poll);
         done(peers)
     });
 }
 
 /// The second listens, the first connects.
-fn connect(world: &mut impl Turns, peers: &mut [Peer; 2], to: SocketAddr) {
+fn connect(world: &mut World, peers: &mut [Peer; 2], to: SocketAddr) {
     peers[1].listen();
     peers[0].connect(to);
     run(world, peers, |peers| peers.iter().all(|peer| peer.id != 0));
 }
 
 /// Each sends so many bytes, both at once, and then closes its half.
-fn exchange(world: &mut impl Turns, peers: &mut [Peer; 2], counts: [usize; 2]) {
+fn exchange(world: &mut World, peers: &mut [Peer; 2], counts: [usize; 2]) {
     let sent = [bytes(counts[0], 1), bytes(counts[1], 2)];
     for (peer, sent) in peers.iter_mut().zip(&sent) {
         sent.chunks(60_000).for_each(|part| peer.send(part));
@@ -68,11 +50,11 @@ fn exchange(world: &mut impl Turns, peers: &mut [Peer; 2], counts: [usize; 2]) {
 // ---- several engines ----
 
 /// An app at an engine, and its port, which all engines of its host know.
-fn port(world: &mut ManyWorld, at: Place, port: u16) -> Peer {
+fn port(world: &mut World, at: Place, port: u16) -> Peer {
     let app = world.attach(at, SIZES);
     let number = app.channel + 100;
     let spec = spec(world.hosts[at.host].mac, None, SocketAddr::new(address(at.host), port));
-    world.open_tcp_port(at, &app, number, spec);
+    world.open_tcp_port(&app, number, spec);
     Peer::of(app, number)
 }
 
@@ -80,7 +62,7 @@ fn port(world: &mut ManyWorld, at: Place, port: u16) -> Peer {
 #[test]
 fn a_connection_is_found_from_each_engine_of_its_host() {
     const ENGINES: usize = 3;
-    let mut world = ManyWorld::new(3, &[ENGINES, ENGINES]);
+    let mut world = World::at_switch(3, &[ENGINES, ENGINES]);
     let to = SocketAddr::new(address(1), SERVER_PORT);
     for client in 0..ENGINES {
         for server in 0..ENGINES {
@@ -90,8 +72,8 @@ fn a_connection_is_found_from_each_engine_of_its_host() {
                 [port(&mut world, places[0], number), port(&mut world, places[1], SERVER_PORT)];
             connect(&mut world, &mut peers, to);
             exchange(&mut world, &mut peers, [50_000, 70_000]);
-            for (peer, at) in peers.iter().zip(places) {
-                world.close_vif(at, &peer.app, peer.port);
+            for peer in &peers {
+                world.close_vif(&peer.app, peer.port);
             }
         }
     }
@@ -105,21 +87,21 @@ fn a_connection_is_found_from_each_engine_of_its_host() {
 #[test]
 fn two_apps_of_one_host_talk_without_the_wire() {
     for engines in [1, 2] {
-        let mut world = ManyWorld::new(5, &[engines]);
+        let mut world = World::at_switch(5, &[engines]);
         let places = [Place { host: 0, engine: 0 }, Place { host: 0, engine: engines - 1 }];
         let mut peers =
             [port(&mut world, places[0], CLIENT_PORT), port(&mut world, places[1], SERVER_PORT)];
         connect(&mut world, &mut peers, SocketAddr::new(address(0), SERVER_PORT));
         exchange(&mut world, &mut peers, [200_000, 300_000]);
         let mut frames = 0;
-        while world.stranger.receive(32, &mut |burst| frames += burst.len()) > 0 {}
+        while world.stranger().receive(32, &mut |burst| frames += burst.len()) > 0 {}
         assert!(frames <= 2, "{frames} frames on the wire: only who has the address is told");
     }
 }
 
 #[test]
 fn nobody_listens_on_this_host() {
-    let mut world = ManyWorld::new(5, &[2]);
+    let mut world = World::at_switch(5, &[2]);
     let mut client = port(&mut world, Place { host: 0, engine: 0 }, CLIENT_PORT);
     for to in [SERVER_PORT, SERVER_PORT + 1] {
         client.connect(SocketAddr::new(address(0), to));
@@ -159,14 +141,14 @@ fn serve(app: &mut App, streams: &mut BTreeMap<u64, Vec<u8>>) {
 #[test]
 fn apps_of_one_host_share_a_port() {
     const CLIENTS: u16 = 16;
-    let mut world = ManyWorld::new(7, &[1, 2]);
+    let mut world = World::at_switch(7, &[1, 2]);
     let (here, there) = (Place { host: 0, engine: 0 }, Place { host: 1, engine: 1 });
     let mut servers = [0, 1].map(|_| port(&mut world, there, SERVER_PORT));
     servers.iter_mut().for_each(Peer::listen);
     let mut clients: Vec<Peer> =
         (0..CLIENTS).map(|client| port(&mut world, here, CLIENT_PORT + client)).collect();
     let mut had = [(); 2].map(|()| BTreeMap::new());
-    let mut talk = |world: &mut ManyWorld, clients: &mut [Peer], servers: &mut [Peer]| {
+    let mut talk = |world: &mut World, clients: &mut [Peer], servers: &mut [Peer]| {
         let to = SocketAddr::new(address(1), SERVER_PORT);
         clients.iter_mut().for_each(|client| client.connect(to));
         world.turn_until(|_| {
@@ -192,7 +174,7 @@ fn apps_of_one_host_share_a_port() {
     streams.sort_unstable();
     expected.sort_unstable();
     assert!(streams == expected, "each stream, as it was sent, once");
-    world.close_vif(there, &servers[0].app, servers[0].port);
+    world.close_vif(&servers[0].app, servers[0].port);
     let mut later: Vec<Peer> =
         (0..4).map(|client| port(&mut world, here, CLIENT_PORT + 100 + client)).collect();
     let had = talk(&mut world, &mut later, &mut servers);
@@ -256,7 +238,7 @@ fn on_a_vlan() {
         let (channel, number) = (app.channel, app.channel + 1);
         let spec = Box::new(spec(mac, VLAN, SocketAddr::new(address(host), port)));
         world.post(host, Request::OpenTcpPort { channel, number, spec });
-        events::take_vif_opened(&mut world.hosts[host].events).expect("a port");
+        events::take_vif_opened(&mut world.hosts[host].members[0].events).expect("a port");
         Peer::of(app, number)
     });
     connect(&mut world, &mut peers, SocketAddr::new(address(1), SERVER_PORT));
@@ -474,7 +456,7 @@ fn what_comes_out_of_order_is_shared() {
         (0..1000).for_each(|_| world.turn());
         clients.push(client);
     }
-    let connections = world.hosts[1].engine.save().tcp.stack.connections;
+    let connections = world.hosts[1].members[0].engine.save().tcp.stack.connections;
     let ahead = connections.iter().map(|connection| {
         connection.rcv.ahead.iter().map(|(_, extent)| extent.length).sum::<u32>()
     });

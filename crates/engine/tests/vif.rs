@@ -423,7 +423,11 @@ fn a_malformed_burst_ends_the_session() {
         clearway_engine::Event::Violation { channel, .. } => *channel == a.channel,
         _ => false,
     };
-    assert!(world.hosts[0].events.iter().any(is_violation), "{:?}", world.hosts[0].events);
+    assert!(
+        world.hosts[0].members[0].events.iter().any(is_violation),
+        "{:?}",
+        world.hosts[0].members[0].events
+    );
 }
 
 #[test]

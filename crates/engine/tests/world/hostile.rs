@@ -1,4 +1,4 @@
-//! A peer made by hand, at the port of a [`ManyWorld`] that no host has: it opens a flow as any
+//! A peer made by hand, at the port of a [`World`] that no host has: it opens a flow as any
 //! host does, and then sends what it likes. What comes to it it acknowledges, or not.
 
 use std::collections::VecDeque;
@@ -13,8 +13,7 @@ use clearway_wire::clearway::{
     SynAck,
 };
 
-use super::many::ManyWorld;
-use super::{UDP_PORT, address};
+use super::{UDP_PORT, World, address};
 
 /// Credit that it gives.
 const LIMIT: u64 = 1 << 30;
@@ -45,7 +44,7 @@ pub struct HostilePeer {
 
 impl HostilePeer {
     /// Connects to `port` of the first host, in one of these versions.
-    pub fn connect(world: &mut ManyWorld, port: u16, versions: &[u8]) -> Self {
+    pub fn connect(world: &mut World, port: u16, versions: &[u8]) -> Self {
         let own_flow = 0xbad << 32 | u64::from(port) << 8 | 1;
         let mut peer = Self { own_flow, ..Self::serving(world) };
         peer.open(world, port, versions);
@@ -53,7 +52,7 @@ impl HostilePeer {
     }
 
     /// One that waits for others to connect.
-    pub fn serving(world: &mut ManyWorld) -> Self {
+    pub fn serving(world: &mut World) -> Self {
         let (interface, path) = meet(world, HOSTILE);
         Self {
             interface,
@@ -71,7 +70,7 @@ impl HostilePeer {
     }
 
     /// Syns that have come: the flow of each, and its token.
-    pub fn syns(&mut self, world: &mut ManyWorld) -> Vec<(u64, u64)> {
+    pub fn syns(&mut self, world: &mut World) -> Vec<(u64, u64)> {
         let payloads = self.payloads(world);
         let syn = |payload: &Vec<u8>| {
             let packet = Packet::new(payload).expect("a packet");
@@ -83,7 +82,7 @@ impl HostilePeer {
     }
 
     /// Accepts one of these, in this version.
-    pub fn accept(&mut self, world: &mut ManyWorld, (flow, token): (u64, u64), version: u8) {
+    pub fn accept(&mut self, world: &mut World, (flow, token): (u64, u64), version: u8) {
         let syn_ack = SynAck {
             source_flow: flow ^ 1 << 60,
             receive_limit: LIMIT,
@@ -99,7 +98,7 @@ impl HostilePeer {
         self.send_packet(world, &packet);
     }
 
-    fn open(&mut self, world: &mut ManyWorld, port: u16, versions: &[u8]) {
+    fn open(&mut self, world: &mut World, port: u16, versions: &[u8]) {
         let mut cookie = Vec::new();
         for _ in 0..100 {
             if self.flow != 0 {
@@ -144,13 +143,13 @@ impl HostilePeer {
 
     // ---- what it sends ----
 
-    fn send_packet(&mut self, world: &mut ManyWorld, payload: &[u8]) {
+    fn send_packet(&mut self, world: &mut World, payload: &[u8]) {
         let frame = datagram(&self.path, payload);
         send_frame(world, &frame);
     }
 
     /// Sends a data packet of its flow with these frames.
-    pub fn send(&mut self, world: &mut ManyWorld, frames: &[u8]) {
+    pub fn send(&mut self, world: &mut World, frames: &[u8]) {
         let mut packet = vec![0; HEADER_LENGTH + frames.len()];
         Header::data(self.flow, self.next_number, false).emit(&mut packet);
         self.next_number += 1;
@@ -160,7 +159,7 @@ impl HostilePeer {
     }
 
     /// Sends a whole operation as the message of this sequence number.
-    pub fn send_operation_as(&mut self, world: &mut ManyWorld, sequence: u32, bytes: &[u8]) {
+    pub fn send_operation_as(&mut self, world: &mut World, sequence: u32, bytes: &[u8]) {
         let mut frame = [0; 12];
         clearway::emit_message(&mut frame, sequence, bytes.len() as u32);
         clearway::carry_operation(&mut frame);
@@ -168,7 +167,7 @@ impl HostilePeer {
     }
 
     /// The same as its next message.
-    pub fn send_operation(&mut self, world: &mut ManyWorld, bytes: &[u8]) {
+    pub fn send_operation(&mut self, world: &mut World, bytes: &[u8]) {
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(1);
         self.send_operation_as(world, sequence, bytes);
@@ -177,7 +176,7 @@ impl HostilePeer {
     /// Sends a part of an operation of `total` bytes, or of a message.
     pub fn send_part(
         &mut self,
-        world: &mut ManyWorld,
+        world: &mut World,
         is_operation: bool,
         sequence: u32,
         total: u32,
@@ -193,7 +192,7 @@ impl HostilePeer {
     }
 
     /// Sends its next request.
-    pub fn ask(&mut self, world: &mut ManyWorld, request: Request, payload: &[u8]) {
+    pub fn ask(&mut self, world: &mut World, request: Request, payload: &[u8]) {
         let head = Request { number: self.request, ..request }.emit();
         self.request = self.request.wrapping_add(1);
         self.send_operation(world, &[&head, payload].concat());
@@ -202,7 +201,7 @@ impl HostilePeer {
     // ---- what comes to it ----
 
     /// Takes what has come.
-    pub fn poll(&mut self, world: &mut ManyWorld) {
+    pub fn poll(&mut self, world: &mut World) {
         let payloads = self.payloads(world);
         let mut has_news = false;
         for payload in &payloads {
@@ -243,7 +242,7 @@ impl HostilePeer {
 
     /// The next answer that comes, and its data. Short ones only.
     #[track_caller]
-    pub fn answer(&mut self, world: &mut ManyWorld) -> (Answer, Vec<u8>) {
+    pub fn answer(&mut self, world: &mut World) -> (Answer, Vec<u8>) {
         for _ in 0..10_000 {
             if let Some(bytes) = self.heard.pop_front() {
                 let (head, data) = bytes.split_at(clearway::operation::ANSWER_LENGTH);
@@ -257,7 +256,7 @@ impl HostilePeer {
     }
 
     /// Payloads of datagrams that have come. It answers those who look for its Ethernet address.
-    fn payloads(&mut self, world: &mut ManyWorld) -> Vec<Vec<u8>> {
+    fn payloads(&mut self, world: &mut World) -> Vec<Vec<u8>> {
         let mut payloads = Vec::new();
         for frame in received(world) {
             match self.interface.datagram(&frame) {
@@ -271,9 +270,9 @@ impl HostilePeer {
 }
 
 /// The IP layer of the peer, when it knows the first host and that knows it.
-fn meet(world: &mut ManyWorld, own: IpAddr) -> (Interface, UdpPath) {
+fn meet(world: &mut World, own: IpAddr) -> (Interface, UdpPath) {
     let config = ip::Config {
-        mac: world.stranger.info().mac,
+        mac: world.stranger().info().mac,
         addresses: vec![(own, 24)],
         routes: Vec::new(),
         vlan: None,
@@ -295,14 +294,14 @@ fn meet(world: &mut ManyWorld, own: IpAddr) -> (Interface, UdpPath) {
     panic!("the first host is silent");
 }
 
-fn received(world: &mut ManyWorld) -> Vec<Vec<u8>> {
+fn received(world: &mut World) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut take = |burst: &[&[u8]]| frames.extend(burst.iter().map(|frame| frame.to_vec()));
-    while world.stranger.receive(32, &mut take) > 0 {}
+    while world.stranger().receive(32, &mut take) > 0 {}
     frames
 }
 
-fn send_waiting(world: &mut ManyWorld, interface: &mut Interface) {
+fn send_waiting(world: &mut World, interface: &mut Interface) {
     let mut frame = [0; 1518];
     loop {
         let length = interface.poll_transmit(&mut frame);
@@ -313,15 +312,15 @@ fn send_waiting(world: &mut ManyWorld, interface: &mut Interface) {
     }
 }
 
-fn send_frame(world: &mut ManyWorld, frame: &[u8]) {
+fn send_frame(world: &mut World, frame: &[u8]) {
     let mut write = |buffer: &mut [u8]| {
         buffer[..frame.len()].copy_from_slice(frame);
         frame.len()
     };
-    while world.stranger.transmit(&mut write) == Transmit::Full {
+    while world.stranger().transmit(&mut write) == Transmit::Full {
         world.turn();
     }
-    world.stranger.flush();
+    world.stranger().flush();
 }
 
 fn datagram(path: &UdpPath, payload: &[u8]) -> Vec<u8> {

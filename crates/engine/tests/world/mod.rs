@@ -1,4 +1,5 @@
-//! Two hosts, each an engine with apps, joined by the fabric, in one thread and virtual time.
+//! Hosts of one engine or of several, with apps, joined by the fabric, in one thread and virtual
+//! time. Does what the control plane does where engines of a NIC have to know the same.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -8,7 +9,6 @@
 pub mod audit;
 pub mod events;
 pub mod hostile;
-pub mod many;
 pub mod pair;
 pub mod tcp;
 
@@ -21,8 +21,8 @@ use clearway_channel::{
     AppEnd, Code, Command, Completion, DaemonEnd, Extent, Granted, OperationStatus, Sizes, Told,
 };
 use clearway_engine::{
-    Allowance, CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot,
-    VifRefused, VifSpec, ip,
+    Allowance, CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot, State,
+    StateError, TcpPortSpec, VifRefused, VifSpec, ip,
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
@@ -35,25 +35,63 @@ pub const SIZES: Sizes = Sizes {
     shared_bytes: 0,
 };
 
+/// When worlds begin.
+const START: Time = Time::from_ns(SECOND);
+
 pub fn address(host: usize) -> IpAddr {
     Ipv4Addr::new(10, 7, 0, host as u8 + 1).into()
 }
 
+/// A host: the engines of its NIC.
 pub struct Host {
     pub mac: MacAddress,
+    pub members: Vec<Member>,
+}
+
+/// An engine of a host, and what it has said.
+pub struct Member {
     pub engine: Engine,
     pub control: Control,
     pub events: Vec<Event>,
+    /// It has no turns: its thread was taken off its core.
+    pub is_stopped: bool,
+}
+
+impl Member {
+    fn new((engine, control): (Engine, Control)) -> Self {
+        Self { engine, control, events: Vec::new(), is_stopped: false }
+    }
+}
+
+/// An engine of a host: of its first, a number is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub host: usize,
+    pub engine: usize,
+}
+
+impl From<usize> for Place {
+    fn from(host: usize) -> Self {
+        Self { host, engine: 0 }
+    }
 }
 
 pub struct World {
     pub hosts: Vec<Host>,
     pub fabric: fabric::Handle,
     pub now: Time,
+    /// At a switch, the queue of a NIC that a test plays itself; its number among the ports is that
+    /// of a host more.
+    stranger: Option<fabric::Queue>,
     next_channel: u32,
+    next_id: u64,
+    /// Of each virtual interface and capture that siblings took note of: the host, the channel and
+    /// the id in it.
+    noted: Vec<(usize, u32, u32)>,
 }
 
 impl World {
+    /// Two hosts of one engine each, and a wire.
     pub fn new(seed: u64, faults: fabric::Faults) -> Self {
         Self::with_queues(seed, faults, |queue| queue)
     }
@@ -75,64 +113,128 @@ impl World {
         change: impl Fn(&mut ip::Config),
     ) -> Self {
         let (a, b, fabric) = fabric::pair(fabric::Options::new(seed), [faults, faults]);
-        let now = Time::from_ns(SECOND);
         let queues: [Box<dyn Queue>; 2] = [Box::new(a), Box::new(b)];
-        let queues = queues.map(wrap).into_iter().enumerate();
-        let hosts = queues.map(|(index, queue)| {
-            let mut config = config_of(index, queue.info().mac);
+        let hosts = queues.map(wrap).into_iter().enumerate().map(|(index, queue)| {
+            let mac = queue.info().mac;
+            let mut config = config_of(index, mac);
             change(&mut config.interface);
-            host(index, config, queue, seed, now)
+            let (seed, secret) = (seed * 2 + index as u64, [index as u8; 16]);
+            let engine = Engine::new(config, vec![queue], seed, secret, START);
+            Host { mac, members: vec![Member::new(engine.expect("descriptors"))] }
         });
-        Self { hosts: hosts.collect(), fabric, now, next_channel: 0 }
+        Self::of(hosts.collect(), fabric, None)
+    }
+
+    /// As many hosts as `engines` has numbers, with so many engines each, at a switch.
+    pub fn at_switch(seed: u64, engines: &[usize]) -> Self {
+        Self::with_rss(seed, engines, fabric::RssOptions::default())
+    }
+
+    /// The same, with NICs that spread frames in this way.
+    pub fn with_rss(seed: u64, engines: &[usize], rss: fabric::RssOptions) -> Self {
+        let mac = |port: usize| [2, 0, 0, 0, 1, port as u8];
+        let ports = engines.iter().chain(&[1]).enumerate();
+        let port = |(port, queues): (usize, &usize)| fabric::Port {
+            rss,
+            ..fabric::Port::new(mac(port), *queues)
+        };
+        let ports: Vec<fabric::Port> = ports.map(port).collect();
+        let (mut queues, fabric) = fabric::switch(fabric::Options::new(seed), &ports);
+        let stranger = queues.pop().and_then(|mut queues| queues.pop());
+        let hosts = queues.into_iter().enumerate().map(|(index, queues)| {
+            let boxed = |queue| vec![Box::new(queue) as Box<dyn Queue>];
+            let queues = queues.into_iter().map(boxed).collect();
+            let config = config_of(index, mac(index));
+            let seed = seed * 1000 + 100 * index as u64;
+            let engines = Engine::siblings(&config, queues, seed, [index as u8; 16], START);
+            let members = engines.expect("descriptors").into_iter().map(Member::new);
+            Host { mac: mac(index), members: members.collect() }
+        });
+        Self::of(hosts.collect(), fabric, stranger)
+    }
+
+    fn of(hosts: Vec<Host>, fabric: fabric::Handle, stranger: Option<fabric::Queue>) -> Self {
+        let noted = Vec::new();
+        Self { hosts, fabric, now: START, stranger, next_channel: 0, next_id: 1, noted }
+    }
+
+    pub fn stranger(&mut self) -> &mut fabric::Queue {
+        self.stranger.as_mut().expect("there is a switch")
+    }
+
+    fn engines(&self) -> Vec<&Engine> {
+        let members = self.hosts.iter().flat_map(|host| &host.members);
+        members.map(|member| &member.engine).collect()
+    }
+
+    pub fn member(&mut self, at: impl Into<Place>) -> &mut Member {
+        let Place { host, engine } = at.into();
+        &mut self.hosts[host].members[engine]
     }
 
     /// One turn of each engine, and as much time as that takes.
     pub fn turn(&mut self) {
-        self.now = self.now + MICROSECOND;
-        self.fabric.set_time(self.now);
-        for host in &mut self.hosts {
-            host.engine.turn(self.now);
-            while let Some(event) = host.control.next_event() {
-                host.events.push(event);
+        self.pass();
+        for member in self.hosts.iter_mut().flat_map(|host| &mut host.members) {
+            if member.is_stopped {
+                continue;
+            }
+            member.engine.turn(self.now);
+            while let Some(event) = member.control.next_event() {
+                member.events.push(event);
             }
         }
     }
 
     /// A turn of one engine, while the others stand still.
     pub fn turn_alone(&mut self, host: usize) {
+        self.pass();
+        let now = self.now;
+        self.member(host).engine.turn(now);
+    }
+
+    fn pass(&mut self) {
         self.now = self.now + MICROSECOND;
         self.fabric.set_time(self.now);
-        self.hosts[host].engine.turn(self.now);
     }
 
     #[track_caller]
     pub fn audit(&self) {
-        audit::now(self.hosts.iter().map(|host| &host.engine));
+        audit::now(self.engines());
     }
 
     /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is
     /// undone.
     fn end(&mut self) {
         self.audit(); // while all that an app has left behind is still there
-        for port in [0, 1] {
-            self.fabric.set_faults(port, fabric::Faults::default());
-            self.fabric.set_cut(port, 1 - port, false);
+        let ports = self.hosts.len() + usize::from(self.stranger.is_some());
+        for from in 0..ports {
+            self.fabric.set_faults(from, fabric::Faults::default());
+            (0..ports).for_each(|to| self.fabric.set_cut(from, to, false));
         }
         for host in 0..self.hosts.len() {
-            (0..self.next_channel).for_each(|channel| {
-                self.post(host, Request::RemoveChannel { channel });
-            });
+            for engine in 0..self.hosts[host].members.len() {
+                let at = Place { host, engine };
+                self.member(at).is_stopped = false;
+                self.turn();
+                for channel in 0..self.next_channel {
+                    self.post(at, Request::RemoveChannel { channel });
+                }
+                for (of, channel, vif) in self.noted.clone() {
+                    if of == host {
+                        self.post(at, Request::CloseVif { channel, vif, told: None });
+                    }
+                }
+            }
         }
         let turn = |world: &mut Self| {
             world.now = world.now + audit::STEP_NS;
             world.turn();
         };
-        audit::until_rest(self, turn, |world| {
-            world.hosts.iter().map(|host| &host.engine).collect()
-        });
+        audit::until_rest(self, turn, Self::engines);
     }
 
-    /// Turns until `done`; panics if that takes longer than ten minutes of the world's time.
+    /// Turns until `done`; panics if that takes longer than some minutes of the world's time.
     #[track_caller]
     pub fn turn_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
         let mut turns = 0;
@@ -147,9 +249,22 @@ impl World {
         }
     }
 
-    pub fn post(&mut self, host: usize, request: Request) {
-        self.hosts[host].control.post(request).expect("the mailbox is free after a turn");
+    pub fn post(&mut self, at: impl Into<Place>, request: Request) {
+        let control = &self.member(at).control;
+        control.post(request).expect("the mailbox is free after a turn");
         self.turn();
+    }
+
+    /// Posts what `request` says for each of the other engines of the host.
+    pub fn post_to_siblings(&mut self, at: Place, mut request: impl FnMut() -> Request) {
+        for sibling in self.siblings(at) {
+            self.post(sibling, request());
+        }
+    }
+
+    fn siblings(&self, at: Place) -> impl Iterator<Item = Place> + use<> {
+        let engines = 0..self.hosts[at.host].members.len();
+        engines.filter(move |other| *other != at.engine).map(move |engine| Place { engine, ..at })
     }
 
     /// From now on so many bits say which hosts are on the link of a host.
@@ -166,76 +281,156 @@ impl World {
         self.post(host, Request::Network(Box::new(network)));
     }
 
-    pub fn attach(&mut self, host: usize, sizes: Sizes) -> App {
-        self.attach_with(host, sizes, 64)
+    /// Saves an engine, and has another go on with what `change` makes of its state. One that is
+    /// refused is gone.
+    pub fn restore(
+        &mut self,
+        at: impl Into<Place>,
+        change: impl FnOnce(State) -> State,
+    ) -> Result<(), StateError> {
+        let Place { host, engine: index } = at.into();
+        let members = &mut self.hosts[host].members;
+        let before = members.remove(index);
+        let state = change(before.engine.save());
+        let engine = Engine::restore(state, before.engine.into_remains(), self.now)?;
+        members.insert(index, Member { engine, ..before });
+        Ok(())
     }
 
-    pub fn attach_with(&mut self, host: usize, sizes: Sizes, connections_max: u32) -> App {
-        self.attach_as(host, 0, sizes, connections_max)
+    pub fn attach(&mut self, at: impl Into<Place>, sizes: Sizes) -> App {
+        self.attach_with(at, sizes, 64)
+    }
+
+    pub fn attach_with(&mut self, at: impl Into<Place>, sizes: Sizes, connections_max: u32) -> App {
+        self.attach_as(at, 0, sizes, connections_max)
     }
 
     /// An app of this user.
-    pub fn attach_as(&mut self, host: usize, user: u32, sizes: Sizes, connections_max: u32) -> App {
-        self.attach_allowed(host, user, sizes, Allowance::of_connections(connections_max))
+    pub fn attach_as(
+        &mut self,
+        at: impl Into<Place>,
+        user: u32,
+        sizes: Sizes,
+        connections_max: u32,
+    ) -> App {
+        self.attach_allowed(at, user, sizes, Allowance::of_connections(connections_max))
     }
 
     /// The same, which may do so much.
     pub fn attach_allowed(
         &mut self,
-        host: usize,
+        at: impl Into<Place>,
         user: u32,
         sizes: Sizes,
         allowance: Allowance,
     ) -> App {
-        let channel = self.next_channel;
+        let (at, channel) = (at.into(), self.next_channel);
         self.next_channel += 1;
-        let (app, request) = App::attaching(host, channel, user, sizes, allowance);
-        self.post(host, request);
+        let (app, request) = App::attaching(at, channel, user, sizes, allowance);
+        self.post(at, request);
         app
     }
 
+    /// Listens, of which all engines of the host take note.
     pub fn listen(&mut self, app: &App, port: u16) -> Result<(), Code> {
-        let channel = app.channel;
-        self.post(app.host, Request::Listen { channel, listener: 1, address: None, port });
-        events::take_listening(&mut self.hosts[app.host].events)
+        let (at, channel) = (app.place(), app.channel);
+        self.post(at, Request::Listen { channel, listener: 1, address: None, port });
+        events::take_listening(&mut self.member(at).events)?;
+        self.note_listener(at, port, Some(at.engine));
+        Ok(())
     }
 
-    /// Opens a virtual interface for `app`.
+    pub fn note_listener(&mut self, at: Place, port: u16, engine: Option<usize>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.post_to_siblings(at, || Request::NoteListener { id, port, engine });
+        let is_noted =
+            |event: &Event| matches!(event, Event::ListenerNoted { id: noted } if *noted == id);
+        for sibling in self.siblings(at) {
+            assert!(self.member(sibling).events.iter().any(is_noted));
+        }
+    }
+
+    /// Opens a virtual interface, of which all engines of the host take note.
     pub fn open_vif(&mut self, app: &App, vif: u32, spec: VifSpec) -> Result<(), VifRefused> {
-        let (channel, spec) = (app.channel, Box::new(spec));
-        self.post(app.host, Request::OpenVif { channel, vif, spec });
-        events::take_vif_opened(&mut self.hosts[app.host].events)
+        let (at, channel) = (app.place(), app.channel);
+        self.noted.push((at.host, channel, vif));
+        self.post(at, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
+        events::take_vif_opened(&mut self.member(at).events)?;
+        let engine = at.engine;
+        self.note(at, || Request::NoteVif { engine, channel, vif, spec: Box::new(spec.clone()) })
     }
 
-    /// Opens a capture for `app`.
+    /// Opens a TCP port, of which all engines of the host take note.
+    pub fn open_tcp_port(&mut self, app: &App, number: u32, spec: TcpPortSpec) {
+        let (at, channel) = (app.place(), app.channel);
+        self.noted.push((at.host, channel, number));
+        let (engine, vif, rights) = (at.engine, number, Box::new(spec.rights.clone()));
+        self.post(at, Request::OpenTcpPort { channel, number, spec: Box::new(spec) });
+        events::take_vif_opened(&mut self.member(at).events).expect("a port");
+        self.note(at, || Request::NoteVif { engine, channel, vif, spec: rights.clone() })
+            .expect("noted");
+    }
+
+    /// Opens a capture, of which all engines of the host take note.
     pub fn open_capture(
         &mut self,
         app: &App,
         vif: u32,
         spec: CaptureSpec,
     ) -> Result<(), VifRefused> {
-        let (channel, spec) = (app.channel, Box::new(spec));
-        self.post(app.host, Request::OpenCapture { channel, vif, spec });
-        events::take_vif_opened(&mut self.hosts[app.host].events)
+        let (at, channel, spec) = (app.place(), app.channel, Box::new(spec));
+        self.noted.push((at.host, channel, vif));
+        self.post(at, Request::OpenCapture { channel, vif, spec: spec.clone() });
+        events::take_vif_opened(&mut self.member(at).events)?;
+        let engine = at.engine;
+        self.note(at, || Request::NoteCapture { engine, channel, vif, spec: spec.clone() })
     }
 
-    /// What the engine of a host says about itself.
-    pub fn snapshot(&mut self, host: usize) -> Snapshot {
-        self.post(host, Request::Snapshot { id: 0 });
+    /// The other engines of a host take note of an interface or a capture.
+    fn note(&mut self, at: Place, request: impl FnMut() -> Request) -> Result<(), VifRefused> {
+        self.post_to_siblings(at, request);
+        let mut siblings = self.siblings(at);
+        siblings.try_for_each(|at| events::take_vif_opened(&mut self.member(at).events))
+    }
+
+    /// Closes what an app has under this number, at all engines of its host.
+    pub fn close_vif(&mut self, app: &App, vif: u32) {
+        let (at, channel) = (app.place(), app.channel);
+        self.noted.retain(|noted| *noted != (at.host, channel, vif));
+        self.post(at, Request::CloseVif { channel, vif, told: None });
+        self.post_to_siblings(at, || Request::CloseVif { channel, vif, told: None });
+    }
+
+    /// What an engine says about itself.
+    pub fn snapshot(&mut self, at: impl Into<Place>) -> Snapshot {
+        let at = at.into();
+        self.post(at, Request::Snapshot { id: 0 });
         let mut snapshot = None;
         self.turn_until(|world| {
-            snapshot = events::take_snapshot(&mut world.hosts[host].events);
+            snapshot = events::take_snapshot(&mut world.member(at).events);
             snapshot.is_some()
         });
         snapshot.expect("just seen")
     }
 
+    /// What an engine has counted under a name.
+    pub fn counter(&mut self, at: impl Into<Place>, name: &str) -> u64 {
+        let snapshot = self.snapshot(at);
+        let counter = snapshot.counters.iter().find(|(other, _)| *other == name);
+        counter.unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+
     /// Connects `client` to `server`, which listens on `port`: the ids at both.
     #[track_caller]
     pub fn connect(&mut self, client: &mut App, server: &mut App, port: u16) -> (u64, u64) {
-        let peer = SocketAddr::new(address(server.host), port);
+        let (peer, failed) = (SocketAddr::new(address(server.host), port), client.failed.clone());
         client.submit(&Command::Connect { token: 1, peer });
-        self.turn_until(|_| client.has_met(server));
+        self.turn_until(|_| {
+            let has_met = client.has_met(server);
+            assert_eq!(client.failed, failed);
+            has_met
+        });
         client.ids_with(server)
     }
 }
@@ -246,14 +441,6 @@ impl Drop for World {
             self.end();
         }
     }
-}
-
-fn host(index: usize, config: EngineConfig, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
-    let mac = queue.info().mac;
-    let seed = seed * 2 + index as u64;
-    let (engine, control) =
-        Engine::new(config, vec![queue], seed, [index as u8; 16], now).expect("descriptors");
-    Host { mac, engine, control, events: Vec::new() }
 }
 
 pub fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
@@ -279,6 +466,7 @@ pub fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
 /// An app at the other end of a channel.
 pub struct App {
     pub host: usize,
+    engine: usize,
     pub channel: u32,
     pub end: AppEnd,
     /// Sent and not finished, by connection: the extents, and how many finished before them.
@@ -337,18 +525,20 @@ pub struct Received {
 impl App {
     /// An app, and what to post to the engine that serves it.
     pub fn attaching(
-        host: usize,
+        at: impl Into<Place>,
         channel: u32,
         user: u32,
         sizes: Sizes,
         allowance: Allowance,
     ) -> (Self, Request) {
+        let Place { host, engine } = at.into();
         let (end, handover) = DaemonEnd::create(sizes).expect("memory");
         let (app, end) = (format!("app-{channel}"), Box::new(end));
         let request = Request::AddChannel { channel, app, user, end, allowance };
         let end = AppEnd::open(handover, sizes).expect("fits");
         let app = Self {
             host,
+            engine,
             channel,
             end,
             unfinished: BTreeMap::new(),
@@ -368,6 +558,10 @@ impl App {
             told: VecDeque::new(),
         };
         (app, request)
+    }
+
+    fn place(&self) -> Place {
+        Place { host: self.host, engine: self.engine }
     }
 
     /// Whether this app and `server` have learnt that they are connected.

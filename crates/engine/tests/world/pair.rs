@@ -4,10 +4,10 @@ use clearway_channel::{
     Command, Completion, Description, Grant, Grantee, OperationKind as Kind,
     OperationStatus as Status, Pointer, Rights, Sizes,
 };
-use clearway_engine::{Allowance, Engine, State};
+use clearway_engine::{Allowance, State};
 use clearway_nic::fabric::Faults;
 
-use super::{App, Host, Operated, SIZES, World};
+use super::{App, Operated, SIZES, World};
 
 pub const SHARED_BYTES: u32 = 1 << 20;
 pub const OWNERS: Sizes = Sizes { shared_bytes: SHARED_BYTES, ..SIZES };
@@ -199,8 +199,6 @@ pub fn pattern(length: usize) -> Vec<u8> {
 
 /// Saves a host's engine, as bytes, and makes another that goes on with it.
 pub fn restore(world: &mut World, host: usize) {
-    let Host { mac, engine, control, events } = world.hosts.remove(host);
-    let state = State::from_bytes(&engine.save().to_bytes()).expect("just written");
-    let engine = Engine::restore(state, engine.into_remains(), world.now).expect("just saved");
-    world.hosts.insert(host, Host { mac, engine, control, events });
+    let written = |state: State| State::from_bytes(&state.to_bytes()).expect("just written");
+    world.restore(host, written).expect("just saved");
 }

@@ -52,7 +52,7 @@ impl Peer {
         let (channel, number) = (app.channel, app.channel + 1);
         let spec = Box::new(spec(world.hosts[host].mac, None, at));
         world.post(host, Request::OpenTcpPort { channel, number, spec });
-        events::take_vif_opened(&mut world.hosts[host].events).expect("a port");
+        events::take_vif_opened(&mut world.hosts[host].members[0].events).expect("a port");
         Self::of(app, number)
     }
 
