@@ -15,10 +15,11 @@ use clearway_world::Alarm;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::agenda::{Agenda, Happening};
 use crate::app::Character;
 use crate::clock::HostClock;
 use crate::control::{Agreed, ControlPlane};
-use crate::network::{Subnet, Versions, mac_of};
+use crate::network::{Network, Subnet, Versions, mac_of};
 use crate::nic::{self, Wire};
 
 /// The UDP port of all daemons.
@@ -76,7 +77,7 @@ pub(crate) struct Runner {
     wire: Wire,
     requests: VecDeque<Request>,
     /// When it runs next, by the world's clock.
-    pub(crate) alarm: Alarm,
+    alarm: Alarm,
     /// It is at work until then.
     busy_until: Time,
     /// Apps have rung since its last turn.
@@ -185,21 +186,57 @@ impl Host {
         self.runners.iter().for_each(|runner| runner.wire.set_link(is_up));
     }
 
-    /// The frames just taken leave the NIC at these times.
-    pub(crate) fn will_leave(&mut self, engine: u32, times: &[Time]) {
-        if let Some(runner) = self.runners.get(engine as usize) {
-            times.iter().for_each(|at| runner.wire.will_leave(*at));
+    /// What an engine has sent goes on its way.
+    pub(crate) fn send(
+        &self,
+        engine: u32,
+        frames: Vec<Vec<u8>>,
+        now: Time,
+        network: &mut Network,
+        agenda: &mut Agenda,
+    ) {
+        let runner = &self.runners[engine as usize];
+        for frame in frames {
+            let left = network.send(now, self.nature.host as u32, frame, agenda);
+            runner.wire.will_leave(left);
         }
     }
 
-    /// When the engine can run, if something for it happens at `at`.
-    pub(crate) fn earliest(&self, engine: u32, at: Time) -> Option<Time> {
-        let runner = self.runners.get(engine as usize)?;
-        Some(at.max(runner.busy_until).max(self.stalled_until))
+    /// An engine is to have a turn at `at`, or as soon after that as it can.
+    pub(crate) fn wake(&mut self, engine: u32, at: Time, agenda: &mut Agenda) {
+        let Some(runner) = self.runners.get_mut(engine as usize) else { return };
+        let at = at.max(runner.busy_until).max(self.stalled_until);
+        if let Some(at) = runner.alarm.set(at) {
+            agenda.note(at, Happening::Turn { host: self.nature.host as u32, engine });
+        }
+    }
+
+    /// All engines are to have a turn.
+    pub(crate) fn wake_all(&mut self, now: Time, agenda: &mut Agenda) {
+        (0..self.runners.len() as u32).for_each(|engine| self.wake(engine, now, agenda));
+    }
+
+    /// The turn of an engine that was noted for now, if it still is its next.
+    pub(crate) fn turn_if_due(
+        &mut self,
+        engine: u32,
+        world: Time,
+        agenda: &mut Agenda,
+    ) -> Option<Turned> {
+        let alarm = &mut self.runners.get_mut(engine as usize)?.alarm;
+        let is_stalled = self.stalled_until > world;
+        if alarm.ring(world) && !is_stalled {
+            return Some(self.turn(engine, world));
+        }
+        let at = alarm.due().unwrap_or(world);
+        if at > world || is_stalled {
+            self.wake(engine, at, agenda);
+        }
+        None
     }
 
     /// One turn of an engine.
-    pub(crate) fn turn(&mut self, engine: u32, world: Time) -> Turned {
+    fn turn(&mut self, engine: u32, world: Time) -> Turned {
         let now = self.clock.now(world);
         let runner = &mut self.runners[engine as usize];
         runner.wire.set_time(world);
@@ -271,9 +308,13 @@ impl Host {
         texts
     }
 
-    /// When the engine runs next by itself, after a turn at `world`: at once if it was busy, else
-    /// when a timer is due, as a group's sleep has it.
-    pub(crate) fn next_turn(&self, engine: u32, world: Time, turn: Turn) -> Time {
+    /// Notes when the engine runs next by itself, after a turn at `world`.
+    pub(crate) fn plan(&mut self, engine: u32, world: Time, turn: Turn, agenda: &mut Agenda) {
+        self.wake(engine, self.next_turn(engine, world, turn), agenda);
+    }
+
+    /// At once if it was busy, else when a timer is due, as a group's sleep has it.
+    fn next_turn(&self, engine: u32, world: Time, turn: Turn) -> Time {
         let runner = &self.runners[engine as usize];
         let free = runner.busy_until.max(self.stalled_until);
         let is_awake = turn.is_busy || !runner.requests.is_empty();

@@ -219,11 +219,7 @@ impl World {
 
     /// An engine is to have a turn at `at`, or as soon after that as it can.
     fn wake(&mut self, host: u32, engine: u32, at: Time) {
-        let place = &mut self.hosts[host as usize];
-        let Some(at) = place.earliest(engine, at) else { return };
-        if let Some(at) = place.runners[engine as usize].alarm.set(at) {
-            self.agenda.note(at, Happening::Turn { host, engine });
-        }
+        self.hosts[host as usize].wake(engine, at, &mut self.agenda);
     }
 
     /// Something has come for an engine, which has a turn if it sees that.
@@ -234,29 +230,16 @@ impl World {
     }
 
     fn wake_host(&mut self, host: u32) {
-        for engine in 0..self.hosts[host as usize].runners.len() as u32 {
-            self.wake(host, engine, self.now);
-        }
+        self.hosts[host as usize].wake_all(self.now, &mut self.agenda);
     }
 
     fn turn(&mut self, host: u32, engine: u32) -> Result<(), Finding> {
         let place = &mut self.hosts[host as usize];
-        let Some(runner) = place.runners.get_mut(engine as usize) else { return Ok(()) };
-        if !runner.alarm.ring(self.now) || place.stalled_until > self.now {
-            let at = runner.alarm.due().unwrap_or(self.now);
-            if at > self.now || place.stalled_until > self.now {
-                self.wake(host, engine, at);
-            }
-            return Ok(());
-        }
-        let turned = place.turn(engine, self.now);
+        let turned = place.turn_if_due(engine, self.now, &mut self.agenda);
+        let Some(turned) = turned else { return Ok(()) };
         self.trace.add(&[20, host.into(), engine.into(), self.now.as_ns()]);
-        let mut times = Vec::with_capacity(turned.frames.len());
-        for frame in turned.frames {
-            self.trace.add_frame(&frame);
-            times.push(self.network.send(self.now, host, frame, &mut self.agenda));
-        }
-        self.hosts[host as usize].will_leave(engine, &times);
+        turned.frames.iter().for_each(|frame| self.trace.add_frame(frame));
+        place.send(engine, turned.frames, self.now, &mut self.network, &mut self.agenda);
         for event in turned.events {
             self.handle_event(host, engine, event)?;
         }
@@ -272,8 +255,7 @@ impl World {
                 self.ring(host, other);
             }
         }
-        let next = self.hosts[host as usize].next_turn(engine, self.now, turned.turn);
-        self.wake(host, engine, next);
+        self.hosts[host as usize].plan(engine, self.now, turned.turn, &mut self.agenda);
         Ok(())
     }
 

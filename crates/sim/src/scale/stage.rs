@@ -190,34 +190,20 @@ impl Stage {
     }
 
     fn wake_host(&mut self, host: u32) {
-        (0..self.engines(host)).for_each(|engine| self.wake(host, engine, self.now));
+        self.hosts[host as usize].wake_all(self.now, &mut self.agenda);
     }
 
     fn wake(&mut self, host: u32, engine: u32, at: Time) {
-        let place = &mut self.hosts[host as usize];
-        let Some(at) = place.earliest(engine, at) else { return };
-        if let Some(at) = place.runners[engine as usize].alarm.set(at) {
-            self.agenda.note(at, Happening::Turn { host, engine });
-        }
+        self.hosts[host as usize].wake(engine, at, &mut self.agenda);
     }
 
     fn turn(&mut self, host: u32, engine: u32, told: &mut dyn FnMut(usize, &Completion)) {
         let place = &mut self.hosts[host as usize];
-        let alarm = &mut place.runners[engine as usize].alarm;
-        if !alarm.ring(self.now) {
-            if let Some(at) = alarm.due() {
-                self.wake(host, engine, at);
-            }
-            return;
-        }
         let started = Instant::now();
-        let turned = place.turn(engine, self.now);
+        let turned = place.turn_if_due(engine, self.now, &mut self.agenda);
+        let Some(turned) = turned else { return };
         self.cpu_ns += started.elapsed().as_nanos() as u64;
-        let mut times = Vec::with_capacity(turned.frames.len());
-        for frame in turned.frames {
-            times.push(self.network.send(self.now, host, frame, &mut self.agenda));
-        }
-        self.hosts[host as usize].will_leave(engine, &times);
+        place.send(engine, turned.frames, self.now, &mut self.network, &mut self.agenda);
         for event in turned.events {
             self.hear(host, engine, event);
         }
@@ -230,8 +216,7 @@ impl Stage {
                 self.wake(host, other, self.now);
             }
         }
-        let next = self.hosts[host as usize].next_turn(engine, self.now, turned.turn);
-        self.wake(host, engine, next);
+        self.hosts[host as usize].plan(engine, self.now, turned.turn, &mut self.agenda);
     }
 
     fn hear(&mut self, host: u32, engine: u32, event: Event) {
