@@ -29,6 +29,7 @@ pub mod strangers;
 mod test_frames;
 pub mod udp;
 mod unplugged;
+mod vnet;
 
 pub use bell::Bell;
 pub use clearway_wire::MacAddress;

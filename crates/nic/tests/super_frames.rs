@@ -10,11 +10,13 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use clearway_nic::interface::{KernelSteering, Namespace, Protocol, SteerPattern, Steering};
-use clearway_nic::{Queue, Transmit, af_packet, af_xdp, open_interface, open_xdp, udp};
+use clearway_nic::{Queue, af_packet, af_xdp, open_interface, open_xdp, udp};
 use conformance::Pair;
-use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, wait_for_link};
+use veth::{
+    INTERFACE, IPV4, IPV6, PORT, Veth, datagrams, ends_with, ip, is_ours, mac_at, next_frame,
+    packets_at, receive_all, send_all, wait_for_link,
+};
 
-const PORT: u16 = 7117;
 /// Flags of segments.
 const FIN: u8 = 0x1;
 const SYN: u8 = 0x2;
@@ -47,76 +49,6 @@ fn open_as(driver: &str, space: &Namespace) -> End {
     }
     let (queue, steering) = open_packet(space);
     (queue, Box::new(steering))
-}
-
-/// Queues all of `frames`, and lets them leave together.
-fn send_all(queue: &mut dyn Queue, frames: &[Vec<u8>]) {
-    for frame in frames {
-        let outcome = queue.transmit(&mut |buffer| {
-            buffer[..frame.len()].copy_from_slice(frame);
-            frame.len()
-        });
-        assert_eq!(outcome, Transmit::Queued);
-    }
-    queue.flush();
-}
-
-/// As many of the frames to [`PORT`] that come as there are to come.
-fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
-    let mut received = Vec::new();
-    veth::until("all of them have come", || {
-        queue.receive(10, &mut |frames| {
-            let ours = frames.iter().filter(|frame| is_ours(frame));
-            received.extend(ours.map(|frame| frame.to_vec()));
-        });
-        received.len() >= count
-    });
-    received
-}
-
-/// A frame to [`PORT`], in a VLAN or not.
-fn is_ours(frame: &[u8]) -> bool {
-    let to = PORT.to_be_bytes();
-    [34, 38, 54, 58].iter().any(|at| frame.get(at + 2..at + 4) == Some(&to[..]))
-}
-
-/// The Ethernet address of the interface there.
-fn mac_at(space: &Namespace) -> [u8; 6] {
-    let text = ip(space, &format!("-o link show {INTERFACE}"));
-    let mut words = text.split_whitespace().skip_while(|word| *word != "link/ether");
-    let octets = words.nth(1).expect("it has an address").split(':');
-    let octets: Vec<u8> = octets.map(|octet| u8::from_str_radix(octet, 16).expect("hex")).collect();
-    octets.try_into().expect("of six octets")
-}
-
-/// How many packets the interface has taken from the other end, by its own count.
-fn packets_at(space: &Namespace) -> u64 {
-    let packets = space.within(|| {
-        let link =
-            std::process::Command::new("ip").args(["-s", "link", "show", INTERFACE]).output();
-        let text = String::from_utf8(link.expect("iproute2 is installed").stdout).expect("text");
-        let line = text.lines().skip_while(|line| !line.contains("RX:")).nth(1);
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-    });
-    packets.expect("entered").expect("it counts packets")
-}
-
-/// Datagrams to [`PORT`] from the far end, which differ, over IPv4 without a checksum and over IPv6
-/// with one.
-fn datagrams(macs: [[u8; 6]; 2], tags: &[u16], is_v4: bool, sizes: &[usize]) -> Vec<Vec<u8>> {
-    let datagram = |(index, size): (usize, &usize)| {
-        let mut udp = veth::udp(PORT, &vec![index as u8; *size]);
-        if is_v4 {
-            let mut packet = veth::ipv4(IPV4[0], 17, &[], 0x4000, &udp);
-            packet[16..20].copy_from_slice(&IPV4[0].octets());
-            return veth::ethernet(macs, tags, 0x0800, &packet);
-        }
-        let pseudo =
-            [&IPV6[1].octets()[..], &IPV6[0].octets(), &udp[4..6], &[0, 17], &udp].concat();
-        udp[6..8].copy_from_slice(&veth::checksum(&pseudo).to_be_bytes());
-        veth::ethernet(macs, tags, 0x86dd, &veth::ipv6(IPV6[0], 17, &udp))
-    };
-    sizes.iter().enumerate().map(datagram).collect()
 }
 
 /// Where a stream is, at the far end: to which port it goes, what comes next, what was received.

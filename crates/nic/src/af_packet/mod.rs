@@ -29,9 +29,8 @@ mod fanout;
 mod filter;
 mod queue;
 mod ring;
-mod sender;
-mod stage;
 mod steering;
+mod whole;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -45,10 +44,10 @@ use crate::ebpf::{Hiding, Opener, ThisProcess};
 use crate::interface::{
     Device, KernelSteering, PatternTable, attach_filter, gso_limits, last_errno, set_option,
 };
+use crate::vnet::{Limits, Sender};
 use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, MacAddress, Queue};
 use queue::PacketQueue;
 use ring::Ring;
-use sender::{Limits, Sender};
 use steering::PacketPatterns;
 
 /// The most descriptors.

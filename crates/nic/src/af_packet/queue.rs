@@ -5,14 +5,35 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use super::ring::Ring;
-use super::sender::Sender;
-use super::stage::Stage;
+use super::whole;
+use crate::batch::Batch;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
+use crate::vnet::{Carrier, MESSAGES, Messages, Sender, Stage};
 use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
+
+/// The way out by a packet socket.
+///
+/// Not PACKET_TX_RING: the kernel copies or pins ring slots just the same, frees them when it
+/// likes, and a super-frame would have to be put together in one slot first.
+struct Socket<'a>(&'a OwnedFd);
+
+impl Carrier for Socket<'_> {
+    unsafe fn carry(&self, messages: Messages<'_>) -> Result<usize, Errno> {
+        let mut batch = Batch::<MESSAGES>::new();
+        for pieces in messages {
+            let header = batch.add();
+            header.msg_iov = pieces.as_mut_ptr();
+            header.msg_iovlen = pieces.len() as _;
+        }
+        // SAFETY: what the messages point to is there until this returns, as the caller says.
+        unsafe { batch.send(self.0.as_fd()) }
+    }
+}
 
 /// A packet socket as a queue.
 pub(super) struct PacketQueue {
@@ -62,7 +83,7 @@ impl PacketQueue {
     }
 
     fn send(&mut self) {
-        let sent = self.sender.send(&self.socket);
+        let sent = self.sender.send(&Socket(&self.socket));
         self.counters.tx_frames += sent.frames;
         self.counters.tx_bytes += sent.bytes;
         self.counters.tx_super_frames += sent.super_frames;
@@ -98,7 +119,7 @@ impl PacketQueue {
             {
                 // What is too long for a slot, and no super-frame, is too long for anybody.
                 if !slot.offload.is_one() || slot.is_copied {
-                    let is_there = stage.fill(&slot, socket);
+                    let is_there = whole::fill(stage, &slot, socket);
                     counters.rx_super_frames += u64::from(is_there);
                     counters.rx_frames_dropped += u64::from(!is_there);
                     continue;
@@ -149,7 +170,7 @@ impl Queue for PacketQueue {
 
     fn info(&self) -> Info {
         let mut info = self.info.clone();
-        info.mode += &self.sender.mode();
+        info.mode += &self.sender.mode("PACKET_VNET_HDR");
         if self.is_open.load(Ordering::Relaxed) {
             info.mode += "; all frames come up to the engine, because a socket's filter has no \
                           room for so many patterns";

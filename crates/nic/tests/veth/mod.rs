@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clearway_nic::interface::Namespace;
@@ -16,6 +17,8 @@ pub(crate) const IPV4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::n
 /// The kernel's addresses, near and far.
 pub(crate) const IPV6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2)];
+/// Where [`datagrams`] go.
+pub(crate) const PORT: u16 = 7117;
 /// How long anything may take before it counts as never.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -200,9 +203,83 @@ pub(crate) fn ends_with(payload: &'static [u8]) -> impl Fn(&[u8]) -> bool {
 
 /// One ping from the calling thread's namespace; true if the answer comes.
 pub(crate) fn ping(to: IpAddr) -> bool {
-    let output = std::process::Command::new("ping")
+    let output = Command::new("ping")
         .args(["-c", "1", "-W", "5", &to.to_string()])
         .output()
         .expect("ping is installed (apt-get install iputils-ping)");
     output.status.success()
+}
+
+/// Queues all of `frames`, and lets them leave together.
+pub(crate) fn send_all(queue: &mut dyn Queue, frames: &[Vec<u8>]) {
+    for frame in frames {
+        let outcome = queue.transmit(&mut |buffer| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            frame.len()
+        });
+        assert_eq!(outcome, Transmit::Queued);
+    }
+    queue.flush();
+}
+
+/// As many of the frames to [`PORT`] that come as there are to come.
+pub(crate) fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
+    let mut received = Vec::new();
+    until("all of them have come", || {
+        queue.receive(10, &mut |frames| {
+            let ours = frames.iter().filter(|frame| is_ours(frame));
+            received.extend(ours.map(|frame| frame.to_vec()));
+        });
+        received.len() >= count
+    });
+    received
+}
+
+/// A frame to [`PORT`], in a VLAN or not.
+pub(crate) fn is_ours(frame: &[u8]) -> bool {
+    let to = PORT.to_be_bytes();
+    [34, 38, 54, 58].iter().any(|at| frame.get(at + 2..at + 4) == Some(&to[..]))
+}
+
+/// The Ethernet address of the interface there.
+pub(crate) fn mac_at(space: &Namespace) -> [u8; 6] {
+    let text = ip(space, &format!("-o link show {INTERFACE}"));
+    let mut words = text.split_whitespace().skip_while(|word| *word != "link/ether");
+    let octets = words.nth(1).expect("it has an address").split(':');
+    let octets: Vec<u8> = octets.map(|octet| u8::from_str_radix(octet, 16).expect("hex")).collect();
+    octets.try_into().expect("of six octets")
+}
+
+/// How many packets the interface has taken from the other end, by its own count.
+pub(crate) fn packets_at(space: &Namespace) -> u64 {
+    let packets = space.within(|| {
+        let link = Command::new("ip").args(["-s", "link", "show", INTERFACE]).output();
+        let text = String::from_utf8(link.expect("iproute2 is installed").stdout).expect("text");
+        let line = text.lines().skip_while(|line| !line.contains("RX:")).nth(1);
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+    });
+    packets.expect("entered").expect("it counts packets")
+}
+
+/// Datagrams to [`PORT`] from the far end, which differ, over IPv4 without a checksum and over IPv6
+/// with one.
+pub(crate) fn datagrams(
+    macs: [[u8; 6]; 2],
+    tags: &[u16],
+    is_v4: bool,
+    sizes: &[usize],
+) -> Vec<Vec<u8>> {
+    let datagram = |(index, size): (usize, &usize)| {
+        let mut udp = udp(PORT, &vec![index as u8; *size]);
+        if is_v4 {
+            let mut packet = ipv4(IPV4[0], 17, &[], 0x4000, &udp);
+            packet[16..20].copy_from_slice(&IPV4[0].octets());
+            return ethernet(macs, tags, 0x0800, &packet);
+        }
+        let pseudo =
+            [&IPV6[1].octets()[..], &IPV6[0].octets(), &udp[4..6], &[0, 17], &udp].concat();
+        udp[6..8].copy_from_slice(&checksum(&pseudo).to_be_bytes());
+        ethernet(macs, tags, 0x86dd, &ipv6(IPV6[0], 17, &udp))
+    };
+    sizes.iter().enumerate().map(datagram).collect()
 }

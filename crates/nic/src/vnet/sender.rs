@@ -2,24 +2,20 @@
 //!
 //! ```text
 //!  frames, in order:  a a a a' b c c c      a: one flow, one size; a' shorter
-//!  messages:         [a a a a'][b][c c c]   a super-frame each, or a frame; one system call
+//!  messages:         [a a a a'][b][c c c]   a super-frame each, or a frame
 //! ```
 //!
-//! The payloads of a super-frame stay in their frames' buffers, and the kernel gathers them.
-//!
-//! Not PACKET_TX_RING: the kernel copies or pins ring slots just the same, frees them when it
-//! likes, and a super-frame would have to be put together in one slot first. After `sendmmsg` has
-//! returned, the buffers are ours again.
+//! The payloads of a super-frame stay in their frames' buffers, and the kernel gathers them. After
+//! the [`Carrier`]'s system call has returned, the buffers are ours again.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::mem;
 
 use rustix::io::Errno;
 
-use crate::batch::Batch;
 use crate::segments::{HEADERS_MAX, Merge, Offload};
 
-/// Messages per system call.
-const MESSAGES: usize = 64;
+/// Messages that are handed over together, at most.
+pub(crate) const MESSAGES: usize = 64;
 /// Frames of a super-frame: `UDP_MAX_SEGMENTS` of linux/udp.h, as long as it has been there.
 const SEGMENTS_MAX: usize = 64;
 /// Room before a frame for its `Offload`, so that the frame begins well aligned.
@@ -37,19 +33,22 @@ const ALONE_MAX: usize = 1 << 16;
 
 /// The super-frames that an interface takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Bytes of each, the Ethernet header included.
-    pub(super) frame_bytes: usize,
+    pub(crate) frame_bytes: usize,
     /// Packets in each.
-    pub(super) segments: usize,
+    pub(crate) segments: usize,
 }
 
 impl Limits {
     /// None are to be sent.
-    pub(super) const NONE: Limits = Limits { frame_bytes: 0, segments: 1 };
+    pub(crate) const NONE: Limits = Limits { frame_bytes: 0, segments: 1 };
+
+    /// For the kernel's own stack, which takes what fits an IP packet, and as many of UDP as sockets.
+    pub(crate) const OF_KERNEL: Limits = Limits { frame_bytes: 1 << 16, segments: SEGMENTS_MAX };
 
     /// What is as the interface says it is, and what sockets take of it.
-    pub(super) fn new(gso_bytes_max: u32, gso_segments_max: u32) -> Limits {
+    pub(crate) fn new(gso_bytes_max: u32, gso_segments_max: u32) -> Limits {
         Limits {
             // The kernel's check is "less than".
             frame_bytes: (gso_bytes_max as usize).saturating_sub(1),
@@ -58,17 +57,46 @@ impl Limits {
     }
 }
 
+/// A way into the kernel.
+pub(crate) trait Carrier {
+    /// Hands messages over, in order, without waiting. How many the kernel took; or why not the
+    /// first.
+    ///
+    /// # Safety
+    /// What each piece of the messages points to is there, in its length, until this returns.
+    unsafe fn carry(&self, messages: Messages<'_>) -> Result<usize, Errno>;
+}
+
+/// Messages to be handed over, each an `Offload` and a frame in pieces.
+pub(crate) struct Messages<'a> {
+    pieces: &'a mut [libc::iovec],
+    planned: &'a [Planned],
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = &'a mut [libc::iovec];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a mut [libc::iovec]> {
+        let (first, others) = self.planned.split_first()?;
+        self.planned = others;
+        let (own, others) = mem::take(&mut self.pieces).split_at_mut(first.pieces);
+        self.pieces = others;
+        Some(own)
+    }
+}
+
 /// What became of the frames that were queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sent {
-    pub(super) frames: u64,
-    pub(super) bytes: u64,
-    pub(super) super_frames: u64,
-    pub(super) dropped: u64,
+pub(crate) struct Sent {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    pub(crate) super_frames: u64,
+    pub(crate) dropped: u64,
 }
 
 /// The frames that wait for the next flush, in order.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     buffers: Vec<u8>,
     /// From one buffer to the next.
     stride: usize,
@@ -96,7 +124,7 @@ struct Planned {
 }
 
 impl Sender {
-    pub(super) fn new(descriptors: usize, frame_bytes_max: usize, limits: Limits) -> Sender {
+    pub(crate) fn new(descriptors: usize, frame_bytes_max: usize, limits: Limits) -> Sender {
         let stride = (HEADROOM + frame_bytes_max).next_multiple_of(LINE_BYTES);
         Sender {
             buffers: vec![0; descriptors * stride],
@@ -114,7 +142,7 @@ impl Sender {
 
     /// The next free buffer; `None` if all are in use.
     #[inline]
-    pub(super) fn free_buffer(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn free_buffer(&mut self) -> Option<&mut [u8]> {
         let index = self.lengths.len();
         let start = index * self.stride + HEADROOM;
         (index < self.descriptors).then(|| &mut self.buffers[start..start + self.frame_bytes_max])
@@ -122,18 +150,18 @@ impl Sender {
 
     /// Queues `length` bytes of the buffer that was last free.
     #[inline]
-    pub(super) fn push(&mut self, length: usize) {
+    pub(crate) fn push(&mut self, length: usize) {
         assert!(length <= self.frame_bytes_max, "a frame is longer than its buffer");
         self.lengths.push(length);
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// How frames leave, to be added to a sentence.
-    pub(super) fn mode(&self) -> String {
+    /// How frames leave, to be added to a sentence; `by` is what the kernel calls the way.
+    pub(crate) fn mode(&self, by: &str) -> String {
         let Limits { segments, .. } = self.limits;
         if self.descriptors == 0 {
             return String::new();
@@ -151,15 +179,15 @@ impl Sender {
                  (`ethtool -k`, segmentation: {errno})"
             ))
         });
-        format!("; up to {segments} packets of a flow leave and come as one (PACKET_VNET_HDR)")
+        format!("; up to {segments} packets of a flow leave and come as one ({by})")
             + &refusals.collect::<String>()
     }
 
     /// Hands the queued frames to the kernel. What it has no room for now stays queued.
-    pub(super) fn send(&mut self, socket: &OwnedFd) -> Sent {
+    pub(crate) fn send(&mut self, carrier: &impl Carrier) -> Sent {
         let mut sent = Sent::default();
         while self.gone < self.lengths.len() {
-            match self.send_batch(socket) {
+            match self.send_batch(carrier) {
                 Ok((count, super_frames)) => {
                     sent.super_frames += super_frames;
                     let done = &self.lengths[self.gone..self.gone + count];
@@ -167,16 +195,16 @@ impl Sender {
                     sent.bytes += done.iter().sum::<usize>() as u64;
                     self.gone += count;
                 }
-                // The socket's send buffer is full of frames that a NIC has yet to send.
+                // A socket's send buffer is full of frames that a NIC has yet to send.
                 Err((Errno::AGAIN, _)) => return sent,
                 Err((Errno::INTR, _)) => {}
-                Err((errno, first)) if first.frames > 1 => {
+                Err((errno, first)) if first.frames > 1 && !is_closed(errno) => {
                     self.refusals[usize::from(first.is_tcp)].add(errno);
                 }
                 // The first one cannot be sent: its NIC is full or down, or it is oversize.
-                Err(_) => {
-                    sent.dropped += 1;
-                    self.gone += 1;
+                Err((_, first)) => {
+                    sent.dropped += first.frames as u64;
+                    self.gone += first.frames;
                 }
             }
         }
@@ -187,7 +215,7 @@ impl Sender {
 
     /// Sends the next frames. Returns how many left, and in how many super-frames; or why the first
     /// message did not, and which that was.
-    fn send_batch(&mut self, socket: &OwnedFd) -> Result<(usize, u64), (Errno, Planned)> {
+    fn send_batch(&mut self, carrier: &impl Carrier) -> Result<(usize, u64), (Errno, Planned)> {
         let mut planned = [Planned::default(); MESSAGES];
         let (mut count, mut next) = (0, self.gone);
         self.pieces.clear();
@@ -196,18 +224,10 @@ impl Sender {
             next += planned[count].frames;
             count += 1;
         }
-        let mut pieces = self.pieces.as_mut_slice();
-        let mut batch = Batch::<MESSAGES>::new();
-        for message in &planned[..count] {
-            let (own, others) = pieces.split_at_mut(message.pieces);
-            pieces = others;
-            let header = batch.add();
-            header.msg_iov = own.as_mut_ptr();
-            header.msg_iovlen = own.len() as _;
-        }
-        // SAFETY: the messages point to pieces, and these to buffers and heads, that live until the
-        // call returns.
-        let sent = unsafe { batch.send(socket.as_fd()) };
+        let messages = Messages { pieces: &mut self.pieces, planned: &planned[..count] };
+        // SAFETY: the pieces point to buffers and heads that nobody moves or frees before this
+        // returns.
+        let sent = unsafe { carrier.carry(messages) };
         let sent = sent.map_err(|errno| (errno, planned[0]))?;
         let sent = &planned[..sent];
         for message in sent {
@@ -283,6 +303,12 @@ impl Sender {
     }
 }
 
+/// Nothing at all would be taken: the interface is down, as a packet socket says it and as a tap
+/// device does, or it was removed.
+const fn is_closed(errno: Errno) -> bool {
+    matches!(errno, Errno::NETDOWN | Errno::NXIO | Errno::IO | Errno::BADFD)
+}
+
 /// What the kernel refused to take together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Refusals {
@@ -323,9 +349,43 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, Sender};
+    use super::{Carrier, Limits, Messages, Sender};
     use crate::test_frames;
     use rustix::io::Errno;
+
+    /// Refuses super-frames, for this reason; and everything, if so.
+    struct Way(Errno, bool);
+
+    impl Carrier for Way {
+        unsafe fn carry(&self, messages: Messages<'_>) -> Result<usize, Errno> {
+            let Way(errno, all) = *self;
+            let taken = messages.take_while(|pieces| !all && pieces.len() == 1).count();
+            if taken == 0 { Err(errno) } else { Ok(taken) }
+        }
+    }
+
+    /// A way that is closed takes nothing, and says nothing of super-frames.
+    #[test]
+    fn what_cannot_go_together_goes_alone_and_where_nothing_goes_it_is_dropped() {
+        let datagram = frame(17, &[0, 1, 0, 2, 0, 18, 0, 0]);
+        for (way, taken, dropped) in [
+            (Way(Errno::NOBUFS, false), 3, 0),
+            (Way(Errno::INVAL, true), 0, 3),
+            (Way(Errno::IO, true), 0, 3),
+        ] {
+            let mut sender = Sender::new(8, 1514, Limits::OF_KERNEL);
+            for _ in 0..3 {
+                let buffer = sender.free_buffer().expect("there are eight");
+                buffer[..datagram.len()].copy_from_slice(&datagram);
+                sender.push(datagram.len());
+            }
+            let sent = sender.send(&way);
+            assert_eq!((sent.frames, sent.dropped, sent.super_frames), (taken, dropped, 0));
+            assert!(sender.is_empty());
+            let says_so = sender.mode("a header").contains("those of UDP leave one by one");
+            assert_eq!(says_so, way.0 != Errno::IO, "{:?}", way.0);
+        }
+    }
 
     /// A packet of IPv4 with this transport header and a payload.
     fn frame(protocol: u8, transport: &[u8]) -> Vec<u8> {
