@@ -25,6 +25,7 @@ mod roomy;
 pub mod seccomp;
 pub mod segments;
 pub mod strangers;
+pub mod tap;
 #[cfg(test)]
 mod test_frames;
 pub mod udp;

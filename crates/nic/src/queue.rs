@@ -38,7 +38,7 @@ pub struct Capabilities {
 /// What a NIC is and which path its frames take, for `clearway status` and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The driver: `memif`, `af_xdp`, `af_packet`, `dpdk` or `fabric`.
+    /// The driver: `memif`, `af_xdp`, `af_packet`, `tap`, `udp`, `dpdk` or `fabric`.
     pub driver: &'static str,
     /// The mode in use and why none better, as a sentence: "copy mode: the driver of eth0 has no
     /// zero-copy support (bind: EOPNOTSUPP)".

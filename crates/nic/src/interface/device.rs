@@ -1,6 +1,7 @@
 //! One kernel interface, asked through ioctls: index, MAC, MTU, driver, queues, link state.
 //!
-//! These are the questions that drivers ask when they open and, seldom, while they run. Everything
+//! These are the questions that drivers ask when they open and, seldom, while they run, and what
+//! they set of an interface that they have made themselves. Everything
 //! that takes a table (addresses, routes, neighbours) is asked over netlink in `facts.rs`. Not
 //! sysfs: it shows the network namespace it was mounted in, not the caller's.
 
@@ -101,8 +102,10 @@ impl Device {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
             return Err(missing());
         }
+        // Any socket will do. This one sends to nobody but the kernel, so that a confined daemon
+        // may have it.
         let socket =
-            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)
                 .map_err(|errno| Error::System {
                     action: "cannot open a socket to ask about interfaces".into(),
                     remedy: "Raise the limit on open files (ulimit -n)".into(),
@@ -152,6 +155,28 @@ impl Device {
         self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS filled in this member.
         Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    /// Sets it up.
+    pub(crate) fn set_up(&self) -> io::Result<()> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_flags = (self.flags()? | libc::IFF_UP) as libc::c_short;
+        self.ioctl(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    /// Sets the largest packet that it carries.
+    pub(crate) fn set_mtu(&self, bytes: i32) -> io::Result<()> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_mtu = bytes;
+        self.ioctl(libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// Sets how many frames may wait to leave by each of its queues.
+    pub(crate) fn set_waiting_frames(&self, count: usize) -> io::Result<()> {
+        let mut request = self.request();
+        // The member of this size that all of the library's targets have (`ifr_qlen`).
+        request.ifr_ifru.ifru_metric = count as libc::c_int;
+        self.ioctl(libc::SIOCSIFTXQLEN, &mut request)
     }
 
     /// Its Ethernet address; an error if it is not an Ethernet interface.
