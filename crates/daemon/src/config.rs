@@ -120,6 +120,25 @@ pub enum Driver {
     Dpdk(Dpdk),
     /// The kernel's UDP sockets, at all addresses of the host or at those of the NIC.
     Udp,
+    /// The other end of a tap device.
+    Tap(Tap),
+}
+
+/// A tap device: an interface of the kernel's whose other end the NIC is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tap {
+    /// The name of the interface, which is made if it is not there.
+    pub interface: String,
+    /// The Ethernet address of the NIC, which is not the interface's; made of the first of the
+    /// addresses if not given.
+    pub mac: Option<MacAddress>,
+    /// Whether packets of one flow leave as one frame.
+    pub super_frames: bool,
+}
+
+impl Tap {
+    /// The interface if none is named.
+    pub const INTERFACE_DEFAULT: &str = "clearway0";
 }
 
 /// A device of DPDK, which a `clearway` opens that was built with it.
@@ -246,6 +265,11 @@ impl Config {
     /// True if a NIC sends by sockets that are open.
     pub(crate) fn uses_udp_sockets(&self) -> bool {
         self.nics.iter().any(|nic| nic.driver == Driver::Udp)
+    }
+
+    /// True if a NIC is the other end of a tap device.
+    pub(crate) fn uses_taps(&self) -> bool {
+        self.nics.iter().any(|nic| matches!(nic.driver, Driver::Tap(_)))
     }
 
     /// The paths of all sockets that a daemon listens on.

@@ -83,6 +83,8 @@ fn confine_silently(config: &Config) -> Confinement {
     let files = files::confine(config).unwrap_or_else(off);
     let who = if config.uses_kernel_interfaces() {
         Who::DaemonOnInterface
+    } else if config.uses_taps() {
+        Who::DaemonOnTap
     } else if config.uses_udp_sockets() {
         Who::DaemonOnSockets
     } else {
@@ -102,8 +104,8 @@ pub(crate) fn confine_broker(task: &Task) {
 }
 
 /// Confines an opener: all that it can.
-pub(crate) fn confine_opener(config: &Path) {
-    let parts = [files::confine_opener(config), calls::confine(Who::Opener)];
+pub(crate) fn confine_opener(config: &Path, has_taps: bool) {
+    let parts = [files::confine_opener(config, has_taps), calls::confine(Who::Opener)];
     for problem in parts.iter().filter_map(|part| part.as_ref().err()) {
         tracing::debug!("the opener is not fully confined ({problem})");
     }

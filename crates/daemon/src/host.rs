@@ -215,7 +215,7 @@ fn missing_interfaces(config: &Config) -> Vec<&str> {
     };
     let names = config.nics.iter().filter_map(|nic| match &nic.driver {
         Driver::Interface(interface) => Some(interface.name.as_str()),
-        Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => None,
+        Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp | Driver::Tap(_) => None,
     });
     names.filter(|name| there.iter().all(|other| other != name)).collect()
 }

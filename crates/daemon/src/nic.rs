@@ -7,7 +7,10 @@ mod dpdk;
 mod follower;
 mod kernel;
 mod memif;
+mod tap;
 mod udp;
+
+use std::net::IpAddr;
 
 use clearway_engine::ip;
 use clearway_nic::interface::{Device, Neighbours, Steering};
@@ -16,6 +19,7 @@ use clearway_nic::{Error, MacAddress, Queue};
 use crate::config::{Driver, Nic};
 use crate::opener::Means;
 pub(crate) use follower::Follower;
+pub(crate) use tap::{attach, refuse_addresses_of_kernel};
 
 /// The largest IP packet where nothing else is said.
 const MTU_BYTES_DEFAULT: u16 = 1500;
@@ -55,13 +59,29 @@ pub(crate) fn kind(driver: &Driver) -> (bool, Option<&'static str>) {
     match driver {
         Driver::Interface(_) => (true, None),
         Driver::Udp => (false, Some(udp::ONLY_MESSAGES)),
-        Driver::Memif(_) | Driver::Dpdk(_) => (false, None),
+        Driver::Memif(_) | Driver::Dpdk(_) | Driver::Tap(_) => (false, None),
     }
 }
 
 /// Who takes all packets of a NIC, whatever their next hop.
 pub(crate) fn router(driver: &Driver) -> Option<MacAddress> {
     matches!(driver, Driver::Udp).then_some(clearway_nic::udp::ROUTER_MAC)
+}
+
+/// A locally administered address (IEEE 802, section 8.2) made of the host's first IP address:
+/// unique on the link as that is, and the same after a restart.
+fn default_mac(nic: &Nic) -> MacAddress {
+    match nic.addresses.first().map(|network| network.address) {
+        Some(IpAddr::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            [0x02, 0, a, b, c, d]
+        }
+        Some(IpAddr::V6(address)) => {
+            let [.., a, b, c, d] = address.octets();
+            [0x02, 1, a, b, c, d]
+        }
+        None => [0x02, 2, 0, 0, 0, 0],
+    }
 }
 
 /// Opens a NIC and has packets to `udp_port` steered to it: a queue for each of its engines, or
@@ -72,6 +92,7 @@ pub(crate) fn open(nic: &Nic, udp_port: u16, means: &Means) -> Result<OpenNic, E
         Driver::Dpdk(device) => dpdk::open(nic, device),
         Driver::Interface(interface) => kernel::open(nic, interface, udp_port, means),
         Driver::Udp => udp::open(nic, udp_port),
+        Driver::Tap(device) => tap::open(nic, device, means),
     }?;
     if opened.queues.len() < nic.engines {
         return Err(Error::Invalid(format!(

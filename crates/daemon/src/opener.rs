@@ -7,11 +7,11 @@
 //!    no program into the kernel) ◀── descriptors ─────────────────────── hands over
 //! ```
 //!
-//! It keeps the capabilities that bringing an eBPF program to an interface takes, and does nothing
-//! else with them. What it does it does to what the configuration names, as it reads it itself:
-//! the daemon says which NIC of that, and neither an interface nor a path. So a daemon that has
-//! been taken over gets what its own NICs are made of, and nothing more. All else of opening a NIC,
-//! the daemon does.
+//! It keeps the capabilities that bringing an eBPF program to an interface takes, or making a tap
+//! device, and does nothing else with them. What it does it does to what the configuration names,
+//! as it reads it itself: the daemon says which NIC of that, and neither an interface nor a path.
+//! So a daemon that has been taken over gets what its own NICs are made of, and nothing more. All
+//! else of opening a NIC, the daemon does.
 
 mod serve;
 
@@ -48,6 +48,8 @@ struct Task {
     config: PathBuf,
     /// Whether it keeps what opening the kernel's interfaces takes.
     has_interfaces: bool,
+    /// Whether it keeps what making tap devices takes.
+    has_taps: bool,
 }
 
 /// What a daemon asks for.
@@ -74,6 +76,8 @@ enum Thing {
     /// For a memif: the socket of a server, and what connects a client.
     Listening,
     Connector,
+    /// For a tap device: a file for each queue.
+    Tap,
 }
 
 /// What came of it. Descriptors come along if all went well.
@@ -105,6 +109,7 @@ impl Opener {
             user: user.map(|user| user.name.clone()),
             config: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             has_interfaces: config.uses_kernel_interfaces(),
+            has_taps: config.uses_taps(),
         };
         let started = || -> io::Result<Self> {
             let (socket, its) = broker::pair(SocketFlags::empty())?;
@@ -181,6 +186,17 @@ impl Means {
         match self {
             Self::Own(_) => Ok(None),
             Self::Opener(opener) => Ok(Some(Arc::new(one(opener.ask(nic, Thing::Listening))?))),
+        }
+    }
+
+    /// The files of the tap device of a NIC of this name; `None`: this process takes them itself.
+    pub(crate) fn tap(&self, nic: &str) -> Result<Option<Vec<OwnedFd>>, clearway_nic::Error> {
+        match self {
+            Self::Own(_) => Ok(None),
+            Self::Opener(opener) => {
+                let files = descriptors(opener.ask(nic, Thing::Tap))?;
+                if files.is_empty() { Err(nothing()) } else { Ok(Some(files)) }
+            }
         }
     }
 }

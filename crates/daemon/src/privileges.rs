@@ -122,14 +122,24 @@ pub(crate) fn drop_all(user: Option<&OwnUser>) -> io::Result<()> {
     keep_only(CapabilitySet::empty(), user)
 }
 
-/// The same, and keeps what brings eBPF programs to interfaces, if that is wanted.
-pub(crate) fn drop_all_but_opening(user: Option<&OwnUser>, wanted: bool) -> io::Result<()> {
+/// The same, and keeps what brings eBPF programs to interfaces, and what makes tap devices, as far
+/// as that is wanted.
+pub(crate) fn drop_all_but_opening(
+    user: Option<&OwnUser>,
+    interfaces: bool,
+    taps: bool,
+) -> io::Result<()> {
     let opening = CapabilitySet::NET_ADMIN
         | CapabilitySet::NET_RAW
         | CapabilitySet::BPF
         // The memory of AF_XDP sockets is pinned, beyond the limit if this was there at the start.
         | CapabilitySet::IPC_LOCK;
-    keep_only(if wanted { opening } else { CapabilitySet::empty() }, user)
+    let kept = match (interfaces, taps) {
+        (true, _) => opening,
+        (false, true) => CapabilitySet::NET_ADMIN,
+        (false, false) => CapabilitySet::empty(),
+    };
+    keep_only(kept, user)
 }
 
 fn keep_only(wanted: CapabilitySet, user: Option<&OwnUser>) -> io::Result<()> {

@@ -11,13 +11,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use clearway_nic::interface::{Device, Facts};
+use clearway_nic::tap;
 use rustix::fs::{Access, access};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::{
-    Config, Driver, Interface, InterfaceDriver, Machine, MemifRole, Nic, Problem, Problems,
+    Config, Driver, Interface, InterfaceDriver, Machine, MemifRole, Nic, Problem, Problems, Tap,
     ThisMachine, XdpMode,
 };
+use crate::nic::refuse_addresses_of_kernel;
 
 /// Drivers of the kernel that have no buffers to receive into, and so no zero-copy.
 const WITHOUT_ZERO_COPY: [&str; 8] =
@@ -46,6 +48,7 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
                 found.file(socket, kind);
             }
             Driver::Interface(interface) => found.interface(nic, interface),
+            Driver::Tap(device) => found.tap(nic, device),
             Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => {}
         }
     }
@@ -184,6 +187,31 @@ impl Found {
         self.mode(nic, interface, &facts);
         self.gateways(nic, &facts);
         self.addresses(nic, &facts);
+    }
+
+    /// A tap device that is not there yet will be made.
+    fn tap(&mut self, nic: &Nic, device: &Tap) {
+        let name = &device.interface;
+        self.mend(tap::is_possible());
+        let Ok(there) = Device::open(name) else {
+            return self.notes.push(format!(
+                "there is no tap device {name}: the daemon makes it, and the kernel's addresses are \
+                 yours to give (ip address add ADDRESS/PREFIX dev {name})"
+            ));
+        };
+        self.mend(tap::check(&there));
+        if let Ok(facts) = Facts::of(name) {
+            self.mtu(nic, &facts);
+            self.mend(refuse_addresses_of_kernel(nic, &facts));
+            self.addresses(nic, &facts);
+        }
+    }
+
+    /// Errors of drivers name cause and remedy.
+    fn mend(&mut self, outcome: Result<(), clearway_nic::Error>) {
+        if let Err(error) = outcome {
+            self.add(error.to_string(), "");
+        }
     }
 
     /// AF_PACKET has as many as one likes, and `auto` takes it where others have too few.

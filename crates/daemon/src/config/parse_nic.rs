@@ -11,7 +11,7 @@ use super::parse_routes;
 use super::reader::{Placed, Section};
 use super::{
     Driver, ENGINES_MAX, Idle, Interface, InterfaceDriver, Machine, Memif, MemifRole, Network, Nic,
-    XdpMode,
+    Tap, XdpMode,
 };
 
 /// IPv6 needs 1280 (RFC 8200, section 5); a host that only speaks IPv4 gets by with less, but not
@@ -27,9 +27,14 @@ const QUEUE_PAIRS_MAX: usize = 16;
 /// Names show up in tables and in error messages.
 const NAME_BYTES_MAX: usize = 64;
 
+/// `IFNAMSIZ` of linux/if.h, less the closing zero.
+const INTERFACE_NAME_BYTES_MAX: usize = 15;
+
 const ONLY_MEMIF: [&str; 7] =
     ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mac"];
 const ONLY_INTERFACE: [&str; 3] = ["interface", "mode", "super_frames"];
+const NOT_TAP: [&str; 8] =
+    ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mode", "queues"];
 const ONLY_DPDK: [&str; 2] = ["eal", "device"];
 
 #[derive(Clone, Copy)]
@@ -37,6 +42,7 @@ enum Kind {
     Memif,
     Dpdk,
     Udp,
+    Tap,
     Interface(InterfaceDriver),
 }
 
@@ -71,12 +77,10 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         ],
     );
     let driver = driver?;
-    if matches!(driver, Driver::Memif(_) | Driver::Dpdk(_)) && addresses.is_empty() {
-        section.report(
-            section.span(),
-            "a memif or dpdk NIC needs `addresses`; there is no kernel interface to take them from",
-            "add, for example, `addresses = [\"10.0.0.1/24\"]`",
-        );
+    if addresses.is_empty()
+        && let Some(why) = needs_addresses(&driver)
+    {
+        section.report(section.span(), why, "add, for example, `addresses = [\"10.0.0.1/24\"]`");
     }
     Some(Nic {
         name: name.unwrap_or_else(|| default_name(&driver)),
@@ -91,9 +95,23 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
     })
 }
 
+/// Why a NIC of this driver has no addresses but those that are given, if so.
+fn needs_addresses(driver: &Driver) -> Option<&'static str> {
+    match driver {
+        Driver::Memif(_) | Driver::Dpdk(_) => Some(
+            "a memif or dpdk NIC needs `addresses`; there is no kernel interface to take them from",
+        ),
+        Driver::Tap(_) => {
+            Some("a tap NIC needs `addresses`; those of its interface are the kernel's own")
+        }
+        Driver::Interface(_) | Driver::Udp => None,
+    }
+}
+
 fn default_name(driver: &Driver) -> String {
     match driver {
         Driver::Interface(interface) => interface.name.clone(),
+        Driver::Tap(tap) => tap.interface.clone(),
         Driver::Memif(memif) => format!("memif{}", memif.id),
         Driver::Dpdk(dpdk) => dpdk.name().to_owned(),
         Driver::Udp => "udp".to_owned(),
@@ -158,6 +176,7 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             ("memif", Kind::Memif),
             ("dpdk", Kind::Dpdk),
             ("udp", Kind::Udp),
+            ("tap", Kind::Tap),
         ],
     );
     match kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)) {
@@ -181,6 +200,14 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             section.forbid(&ONLY_DPDK, WHY);
             section.forbid(&["queues", "vlan", "routes", "gateway"], WHY);
             Some(Driver::Udp)
+        }
+        Kind::Tap => {
+            section.forbid(
+                &NOT_TAP,
+                "for a NIC with `driver = \"tap\"`, which has a queue for each engine",
+            );
+            section.forbid(&ONLY_DPDK, "for a NIC with `driver = \"tap\"`");
+            Some(Driver::Tap(tap(section)))
         }
         Kind::Interface(driver) => {
             section.forbid(&ONLY_DPDK, "for a NIC whose driver is not \"dpdk\"");
@@ -232,6 +259,33 @@ fn interface(
         queues: queues.map(|queues| queues.value as usize),
         super_frames,
     })
+}
+
+/// The interface need not be there.
+fn tap(section: &mut Section<'_>) -> Tap {
+    let mac = mac(section);
+    let super_frames = section.boolean("super_frames").unwrap_or(true);
+    let interface = section.string("interface").map(|name| {
+        if !is_interface_name(&name.value) {
+            section.report(
+                &name.span,
+                format!("\"{}\" cannot be the name of an interface", name.value),
+                format!(
+                    "use 1 to {INTERFACE_NAME_BYTES_MAX} letters, digits, '-', '_' or '.', but not \
+                     \"lo\""
+                ),
+            );
+        }
+        name.value
+    });
+    let interface = interface.unwrap_or_else(|| Tap::INTERFACE_DEFAULT.to_owned());
+    Tap { interface, mac, super_frames }
+}
+
+fn is_interface_name(name: &str) -> bool {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_taken = ["lo", ".", ".."].contains(&name);
+    (1..=INTERFACE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fine) && !is_taken
 }
 
 pub(super) fn report_queues(
@@ -378,11 +432,8 @@ fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
             "give each a `name` of its own",
         );
     }
-    let same_interface = |other: &Nic| match (&other.driver, &nic.driver) {
-        (Driver::Interface(one), Driver::Interface(two)) => one.name == two.name,
-        _ => false,
-    };
-    if before.iter().any(same_interface) {
+    let interface = interface_of(nic);
+    if interface.is_some() && before.iter().any(|other| interface_of(other) == interface) {
         section.report(
             section.span(),
             "there are two NICs on the same interface",
@@ -400,6 +451,15 @@ fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
             format!("the address {} belongs to two NICs", network.address),
             "give each NIC addresses of its own",
         );
+    }
+}
+
+/// The interface of the kernel that a NIC is, or is at the other end of.
+fn interface_of(nic: &Nic) -> Option<&str> {
+    match &nic.driver {
+        Driver::Interface(interface) => Some(&interface.name),
+        Driver::Tap(tap) => Some(&tap.interface),
+        Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => None,
     }
 }
 

@@ -63,10 +63,14 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     // Two ways to say the same thing.
     text = text.replace("gateway = \"192.0.2.1\"\n", "");
     let config = read(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!(config.nics.len(), 4);
+    assert_eq!(config.nics.len(), 5);
     assert_eq!(config.nics[0].vlan, Some(100));
     assert_eq!(config.nics[0].routes.len(), 4);
     assert!(matches!(&config.nics[1].driver, Driver::Memif(link) if link.secret == "change me"));
+    let own_kernel = &config.nics[3];
+    let Driver::Tap(tap) = &own_kernel.driver else { panic!("{own_kernel:?}") };
+    assert_eq!((&*own_kernel.name, &*tap.interface), ("clearway0", Tap::INTERFACE_DEFAULT));
+    assert!(tap.super_frames && tap.mac.is_some());
     assert_eq!(config.policy.users, [1000, 1000]);
     assert_eq!(config.user.as_deref(), Some("clearway"));
     assert_eq!(config.policy.groups, [400]);
@@ -425,4 +429,32 @@ fn metrics_are_served_where_it_says_and_nowhere_else() {
     let problems = read(&wrong).expect_err("neither is usable").to_string();
     assert!(problems.contains("`localhost` is no address and port"), "{problems}");
     assert!(problems.contains("not an absolute path"), "{problems}");
+}
+
+#[test]
+fn a_tap_device_is_the_other_end_of_an_interface() {
+    let nic = "[[nic]]\ndriver = \"tap\"\naddresses = [\"10.9.0.2/24\"]\n";
+    let [nic_by_default] = &read(nic).expect("valid").nics[..] else { panic!("one") };
+    let wanted = Tap { interface: "clearway0".into(), mac: None, super_frames: true };
+    assert_eq!(
+        (&*nic_by_default.name, &nic_by_default.driver),
+        ("clearway0", &Driver::Tap(wanted))
+    );
+    let problems = |text: &str| read(text).expect_err("not valid").to_string();
+    for (keys, says) in [
+        ("interface = \"lo\"", "cannot be the name of an interface"),
+        ("interface = \"tap%d\"", "use 1 to 15 letters"),
+        ("interface = \"an-interface-name\"", "use 1 to 15 letters"),
+        ("queues = 2", "has a queue for each engine"),
+        ("mode = \"copy\"", "driver = \"tap\""),
+        ("socket = \"/tmp/x\"", "driver = \"tap\""),
+        ("device = \"x\"", "driver = \"tap\""),
+    ] {
+        let text = problems(&format!("{nic}{keys}\n"));
+        assert!(text.contains(says), "{keys}: {text}");
+    }
+    let text = problems("[[nic]]\ndriver = \"tap\"\n");
+    assert!(text.contains("a tap NIC needs `addresses`"), "{text}");
+    let text = problems(&format!("{nic}[[nic]]\nname = \"b\"\ninterface = \"clearway0\"\n"));
+    assert!(text.contains("two NICs on the same interface"), "{text}");
 }

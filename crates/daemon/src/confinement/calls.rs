@@ -32,6 +32,8 @@ pub(super) enum Who {
     Daemon,
     /// A daemon that sends by UDP sockets, all of which are open.
     DaemonOnSockets,
+    /// A daemon at the other end of a tap device, which may also send by UDP sockets that are open.
+    DaemonOnTap,
     /// A daemon with a kernel interface, or with DPDK, which may use one.
     DaemonOnInterface,
     /// The process that connects for a daemon.
@@ -91,6 +93,7 @@ fn allowed(who: Who) -> Result<Rules, String> {
     let own = match who {
         Who::Daemon => &[][..],
         Who::DaemonOnSockets => ON_SOCKETS,
+        Who::DaemonOnTap => ON_TAP,
         Who::DaemonOnInterface => ON_INTERFACE,
         Who::Broker => BROKERS,
         Who::Opener => OPENERS,
@@ -216,6 +219,9 @@ const ALLOWED: &[Sysno] = &[
 const ON_INTERFACE: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
 /// Beside these, a daemon on UDP sockets sends several messages at a time.
 const ON_SOCKETS: &[Sysno] = &[Sysno::sendmmsg];
+/// Beside these, a daemon on a tap device binds the socket by which it asks the kernel about it, and
+/// sends by sockets if it has any.
+const ON_TAP: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
 /// Beside these, a broker connects. Name services ask for who they talk to, and send in several
 /// ways. And it changes the mode of the control socket, as far as Landlock lets it.
 const BROKERS: &[Sysno] = &[
@@ -292,6 +298,9 @@ fn of_sockets(who: Who) -> Result<Rules, seccompiler::BackendError> {
         Who::DaemonOnInterface => {
             rules.insert(Sysno::socket as i64, sockets_on_interface()?);
         }
+        Who::DaemonOnTap => {
+            rules.insert(Sysno::socket as i64, vec![to_ask_for_the_network()?]);
+        }
         Who::Broker => {
             rules.insert(Sysno::socket as i64, vec![rule(0, Eq, UNIX)?]);
             rules.insert(Sysno::sendto as i64, vec![]);
@@ -314,17 +323,21 @@ fn sockets_on_interface() -> Result<Vec<SeccompRule>, seccompiler::BackendError>
     for family in INTERNET {
         rules.extend([of_type(family, STREAM)?, of_type(family, DATAGRAMS)?]);
     }
-    let route = vec![condition(0, Eq, NETLINK)?, condition(2, Eq, ROUTE)?];
-    rules.push(SeccompRule::new(route)?);
+    rules.push(to_ask_for_the_network()?);
     Ok(rules)
+}
+
+/// Sockets by which the kernel is asked about its network.
+fn to_ask_for_the_network() -> Result<SeccompRule, seccompiler::BackendError> {
+    use SeccompCmpOp::Eq;
+    SeccompRule::new(vec![condition(0, Eq, NETLINK)?, condition(2, Eq, ROUTE)?])
 }
 
 /// Those of memifs and AF_XDP, and those that ask the kernel for interfaces.
 fn sockets_to_open() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     use SeccompCmpOp::Eq;
-    let route = vec![condition(0, Eq, NETLINK)?, condition(2, Eq, ROUTE)?];
     let plain = of_type(INTERNET[0], DATAGRAMS)?;
-    Ok(vec![rule(0, Eq, UNIX)?, rule(0, Eq, XDP)?, plain, SeccompRule::new(route)?])
+    Ok(vec![rule(0, Eq, UNIX)?, rule(0, Eq, XDP)?, plain, to_ask_for_the_network()?])
 }
 
 /// Sockets of this family and type.

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use clearway_nic::tap;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
@@ -42,7 +43,7 @@ pub(super) fn confine_broker(task: &Task) -> Result<String, String> {
 
 /// Confines the calling thread of an opener, and says how well. The sockets of memif servers are
 /// made, and dead ones removed, wherever its user may: nobody can tell yet where that will be.
-pub(super) fn confine_opener(config: &Path) -> Result<String, String> {
+pub(super) fn confine_opener(config: &Path, has_taps: bool) -> Result<String, String> {
     let refused = AccessFs::from_all(VERSION) & !(AccessFs::MakeSock | AccessFs::RemoveFile);
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -54,6 +55,10 @@ pub(super) fn confine_opener(config: &Path) -> Result<String, String> {
     outcome(rules.and_then(|mut rules| {
         for directory in read {
             rules = allow(rules, directory, AccessFs::ReadFile | AccessFs::ReadDir)?;
+        }
+        if has_taps {
+            let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+            rules = allow(rules, Path::new(tap::PATH), access)?;
         }
         Ok(rules)
     }))

@@ -6,6 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
+use clearway_nic::tap;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, Protocol, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
@@ -13,7 +14,7 @@ use rustix::net::{
 };
 
 use super::*;
-use crate::config::{Driver, Interface, InterfaceDriver, Nic, XdpMode};
+use crate::config::{Driver, Interface, InterfaceDriver, Nic, Tap, XdpMode};
 use crate::privileges;
 
 /// Runs `work` confined by this configuration. Only where the kernel itself says that it cannot do
@@ -136,6 +137,26 @@ fn confined_daemon_makes_no_sockets_but_those_of_its_nics() {
     });
 }
 
+/// A tap device takes no more than a socket to ask the kernel about it.
+#[test]
+fn confined_daemon_on_a_tap_device_asks_the_kernel_and_nobody_else() {
+    let device = Tap { interface: "clearway0".into(), mac: None, super_frames: true };
+    let nics = vec![Nic::new("t", Driver::Tap(device), Vec::new())];
+    confined(Config { nics, ..Config::default() }, || {
+        let route =
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        route.expect("the kernel may be asked for its network");
+        clearway_nic::interface::Device::open("lo").expect("and about an interface");
+        let firewall = Protocol::from_raw(12.try_into().expect("not zero"));
+        socket_is_refused(AddressFamily::NETLINK, SocketType::RAW, Some(firewall));
+        for family in [AddressFamily::INET, AddressFamily::INET6, AddressFamily::PACKET] {
+            socket_is_refused(family, SocketType::DGRAM, None);
+        }
+        socket_is_refused(AddressFamily::INET, SocketType::STREAM, None);
+        refused(File::options().read(true).write(true).open(tap::PATH));
+    });
+}
+
 #[test]
 fn confined_daemon_cannot_get_at_other_processes_or_the_kernel() {
     confined(Config::default(), || {
@@ -183,9 +204,11 @@ fn backtrace_of_a_confined_daemon_has_names() {
 /// The opener brings programs to interfaces, and reads the configuration that says to which.
 #[test]
 fn opener_opens_and_does_nothing_else() {
-    let confined = move || {
-        privileges::drop_all_but_opening(None, true).expect("dropping needs no privilege");
-        let files = files::confine_opener(Path::new("/usr/share/doc/clearway.toml"));
+    let confined = move |has_taps: bool| {
+        let is_possible = tap::is_possible().is_ok();
+        privileges::drop_all_but_opening(None, true, has_taps)
+            .expect("dropping needs no privilege");
+        let files = files::confine_opener(Path::new("/usr/share/doc/clearway.toml"), has_taps);
         let files = files.unwrap_or_else(|why| why);
         if kernel_lacks(&files) {
             println!("skipped: {files}");
@@ -203,8 +226,11 @@ fn opener_opens_and_does_nothing_else() {
         socket_is_refused(AddressFamily::NETLINK, SocketType::RAW, Some(audit));
         let unix = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         socket_with(unix.0, unix.1, unix.2, None).expect("for memifs");
+        assert_eq!(tap::is_possible().is_ok(), is_possible && has_taps);
     };
-    std::thread::spawn(confined).join().expect("no panic");
+    for has_taps in [false, true] {
+        std::thread::spawn(move || confined(has_taps)).join().expect("no panic");
+    }
 }
 
 /// The broker reads the user database and the configuration, and nothing else.

@@ -66,6 +66,8 @@ pub(super) struct Plugging {
     means: Means,
     /// Privileges that the kernel's interfaces take were kept.
     has_interfaces: bool,
+    /// What tap devices take was kept.
+    has_taps: bool,
     /// `None`: no engine can be added.
     starter: Option<Starter>,
     /// Engines that are to run when all others know them.
@@ -97,6 +99,7 @@ impl Plugging {
         Ok(Self {
             means: Means::Own(None),
             has_interfaces: config.uses_kernel_interfaces(),
+            has_taps: config.uses_taps(),
             starter: None,
             newcomers: Vec::new(),
             threads: Vec::new(),
@@ -114,6 +117,9 @@ impl Plugging {
                 "a daemon that had no interface of the kernel when it started has given up what \
                  that takes",
             ),
+            Driver::Tap(_) if !self.has_taps => {
+                Some("a daemon that had no tap device when it started has given up what that takes")
+            }
             _ => None,
         }
     }

@@ -1,6 +1,5 @@
 //! A NIC of driver memif: everything comes from the configuration.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use clearway_engine::ip;
 use clearway_nic::memif::{self, Role, Socket, Witness};
 use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
-use super::{KernelSide, OpenNic};
+use super::{KernelSide, OpenNic, default_mac};
 use crate::config::{Memif, MemifRole, Nic};
 use crate::opener::Means;
 
@@ -102,22 +101,6 @@ pub(super) fn without_kernel(
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),
     };
     OpenNic { queues, copies: None, interface, kernel: KernelSide::default() }
-}
-
-/// A locally administered address (IEEE 802, section 8.2) made of the host's first IP address:
-/// unique on the link as that is, and the same after a restart.
-fn default_mac(nic: &Nic) -> MacAddress {
-    match nic.addresses.first().map(|network| network.address) {
-        Some(IpAddr::V4(address)) => {
-            let [a, b, c, d] = address.octets();
-            [0x02, 0, a, b, c, d]
-        }
-        Some(IpAddr::V6(address)) => {
-            let [.., a, b, c, d] = address.octets();
-            [0x02, 1, a, b, c, d]
-        }
-        None => [0x02, 2, 0, 0, 0, 0],
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use rustix::stdio::stdin;
 use super::{Answer, Question, Task, Thing};
 use crate::broker::{self, packet};
 use crate::config::{self, Config, Driver, Machine, MemifRole, Nic, ThisMachine};
+use crate::nic::attach;
 use crate::privileges::{self, OwnUser};
 use crate::{Error, confinement};
 
@@ -50,8 +51,8 @@ fn prepare(task: &Task) -> io::Result<Opening> {
     let user = task.user.as_deref().map(OwnUser::named).transpose()?.flatten();
     // Root wrote it, or whoever started the daemon, who can have no more than that anyway.
     let writer = rustix::process::geteuid().as_raw();
-    privileges::drop_all_but_opening(user.as_ref(), task.has_interfaces)?;
-    confinement::confine_opener(&task.config);
+    privileges::drop_all_but_opening(user.as_ref(), task.has_interfaces, task.has_taps)?;
+    confinement::confine_opener(&task.config, task.has_taps);
     Ok(Opening { path: task.config.clone().into(), writer, last: None })
 }
 
@@ -78,6 +79,7 @@ impl Opening {
             (Driver::Memif(link), Thing::Connector) if link.role == MemifRole::Client => {
                 connector(&link.socket).map_err(system)
             }
+            (Driver::Tap(device), Thing::Tap) => attach(nic, device).map_err(refused),
             _ => Err(Answer::Refused(format!(
                 "the NIC \"{}\" of the configuration is of another kind; have it read again",
                 nic.name
@@ -131,8 +133,8 @@ fn of_interface(name: &str, thing: Thing) -> Outcome {
             })?
         }
         Thing::Hide => ThisProcess.hide(&Device::open(name).map_err(refused)?).map_err(refused)?,
-        Thing::Listening | Thing::Connector => {
-            return Err(Answer::Refused(format!("{name} is an interface and no memif")));
+        Thing::Listening | Thing::Connector | Thing::Tap => {
+            return Err(Answer::Refused(format!("{name} is an interface, no memif and no tap")));
         }
     };
     let Installed { link, tables } = opened;

@@ -61,9 +61,12 @@ fn only_nics_of_the_configuration_are_opened() {
     let mut case = Case::new("nics");
     let unknown = case.ask("eth0", Thing::Hide).expect_err("there is none");
     assert!(unknown.contains("names no NIC \"eth0\""), "{unknown}");
-    for thing in
-        [Thing::Hide, Thing::XdpSocket { bytes: 2048, chunk_bytes: 2048 }, Thing::Connector]
-    {
+    for thing in [
+        Thing::Hide,
+        Thing::XdpSocket { bytes: 2048, chunk_bytes: 2048 },
+        Thing::Connector,
+        Thing::Tap,
+    ] {
         let other = case.ask("a", thing).expect_err("it is a memif server");
         assert!(other.contains("of another kind"), "{other}");
     }
