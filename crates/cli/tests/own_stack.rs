@@ -58,7 +58,30 @@ fn talk(driver: &str) {
     let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{driver}\n");
     let [first, second] = &spaces;
     let network = Network::in_namespaces([first, second], [&nic, &nic], HOSTS.map(IpAddr::V4));
+    talk_over(network, first);
+}
 
+/// The kernel of the daemon's own host, at the other end of a tap device.
+#[test]
+fn the_own_kernel_talks_to_a_stack_in_a_program() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root to make network namespaces");
+        return;
+    }
+    let spaces = [(); 2].map(|()| Namespace::create().expect("root may make namespaces"));
+    let ip = |index: usize, words: &str| spaces[index].ip(words).expect("iproute2 is installed");
+    let nic = format!(
+        "[[nic]]\ndriver = \"tap\"\ninterface = \"{INTERFACE}\"\naddresses = [\"{}/24\"]\n",
+        HOSTS[1]
+    );
+    let [first, second] = &spaces;
+    let network = Network::in_namespaces([first, second], [&nic, &nic], [IpAddr::V4(HOSTS[1]); 2]);
+    ip(1, &format!("addr add {}/24 dev {INTERFACE}", HOSTS[0]));
+    talk_over(network, second);
+}
+
+/// A stack at the server's daemon, and a kernel.
+fn talk_over(network: Network, kernel: &Namespace) {
     let words = ["own".to_owned(), format!("{MACHINE}/24")];
     let options = Options { socket: network.server.socket.clone(), ..Options::new("own-stack") };
     let stack = std::thread::spawn(move || {
@@ -69,7 +92,7 @@ fn talk(driver: &str) {
         network.server.status()["engines"][0]["vifs"].as_array().is_some_and(|vifs| vifs.len() == 1)
     });
 
-    let mut echo = connect(first, 7).expect("the echo service answers");
+    let mut echo = connect(kernel, 7).expect("the echo service answers");
     let text: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
     let mut writer = echo.try_clone().expect("a second handle");
     let sent = text.clone();
@@ -79,7 +102,7 @@ fn talk(driver: &str) {
     sending.join().expect("no panic").expect("all of it was sent");
     assert!(answer == text, "the echo differs");
 
-    let mut page = connect(first, 80).expect("the page is served");
+    let mut page = connect(kernel, 80).expect("the page is served");
     page.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
     let mut answer = String::new();
     page.read_to_string(&mut answer).expect("an answer");
