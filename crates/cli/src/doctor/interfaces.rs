@@ -16,6 +16,7 @@ pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
             "memif",
             "works everywhere, needs no privilege: shared memory to another daemon, DPDK or VPP",
         ),
+        tap(),
     ];
     let mut names = ThisMachine.interfaces();
     if let Some(name) = probed.filter(|name| !names.iter().any(|other| other == name)) {
@@ -34,6 +35,19 @@ pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+fn tap() -> Finding {
+    if let Err(error) = clearway_nic::tap::is_possible() {
+        let without =
+            "nothing needs it but a NIC with `driver = \"tap\"`; the cause says the remedy";
+        return Finding::limited("tap", error.to_string(), without);
+    }
+    Finding::good(
+        "tap",
+        "an interface of this host's own kernel whose other end is the daemon's; takes \
+         CAP_NET_ADMIN, or a device that was made for the daemon's user (ip tuntap add)",
+    )
 }
 
 /// What is found out about the interface of this name itself.
