@@ -223,7 +223,7 @@ impl Incoming {
                     break;
                 }
             };
-            match judge(&mut free[..length], &self.stage, self.frame_bytes_max) {
+            match judge(&mut free[..length], &mut self.stage, self.frame_bytes_max) {
                 Read::Frame => {
                     let (read, rest) =
                         mem::take(&mut free).split_at_mut(length.next_multiple_of(LINE_BYTES));
@@ -231,9 +231,7 @@ impl Incoming {
                     shown.bytes += length - Offload::BYTES;
                     burst.push(&read[Offload::BYTES..length]);
                 }
-                Read::SuperFrame(cut) => {
-                    let payload = &free[Offload::BYTES + cut.header_bytes()..length];
-                    self.stage.copy(cut, payload);
+                Read::SuperFrame => {
                     shown.super_frames = 1;
                     break;
                 }
@@ -248,16 +246,20 @@ impl Incoming {
 /// What one call has brought.
 enum Read {
     Frame,
-    SuperFrame(crate::segments::Cut),
+    /// Its frames are in the stage.
+    SuperFrame,
     Unusable,
 }
 
-/// Looks at what was read, and completes it if it is one frame.
-fn judge(read: &mut [u8], stage: &Stage, frame_bytes_max: usize) -> Read {
+/// Looks at what was read: completes it if it is one frame, and cuts it if it is several.
+fn judge(read: &mut [u8], stage: &mut Stage, frame_bytes_max: usize) -> Read {
     let Some((offload, frame)) = read.split_first_chunk_mut() else { return Read::Unusable };
     let offload = Offload::from_bytes(*offload);
     if !offload.is_one() {
-        return stage.cut(&offload, frame, frame.len()).map_or(Read::Unusable, Read::SuperFrame);
+        let Some(cut) = stage.cut(&offload, frame, frame.len()) else { return Read::Unusable };
+        let payload = &frame[cut.header_bytes()..];
+        stage.copy(cut, payload);
+        return Read::SuperFrame;
     }
     let fits = (ethernet::HEADER_LENGTH..=frame_bytes_max).contains(&frame.len());
     if fits && complete(&offload, frame, 0) { Read::Frame } else { Read::Unusable }
