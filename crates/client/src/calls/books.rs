@@ -30,6 +30,8 @@ struct Asker {
     under_way: HashSet<u64>,
     /// Answers to some of these, the first one first.
     unsent: VecDeque<(u64, Vec<u8>)>,
+    /// It has a place in the line, also if its answers were cancelled since.
+    is_in_line: bool,
 }
 
 #[derive(Debug, Default)]
@@ -127,10 +129,8 @@ impl Books {
     /// The answer to a request has found no room.
     pub(super) fn keep(&mut self, request: RequestId, answer: Vec<u8>) {
         let Some(asker) = self.askers.get_mut(&request.connection) else { return };
-        if asker.unsent.is_empty() {
-            self.in_line.push_back(request.connection);
-        }
         asker.unsent.push_back((request.number, answer));
+        self.stay_in_line(request.connection);
     }
 
     /// How many connections wait with answers.
@@ -143,18 +143,23 @@ impl Books {
     pub(super) fn next_unsent(&mut self) -> Option<(RequestId, &[u8])> {
         loop {
             let connection = self.in_line.pop_front()?;
+            if let Some(asker) = self.askers.get_mut(&connection) {
+                asker.is_in_line = false;
+            }
             // All of them may have been cancelled.
-            let asker = self.askers.get(&connection);
-            if asker.is_some_and(|asker| !asker.unsent.is_empty()) {
+            if self.has_unsent(connection) {
                 let (number, answer) = self.askers.get(&connection)?.unsent.front()?;
                 return Some((RequestId { connection, number: *number }, answer));
             }
         }
     }
 
-    /// Behind all others, if it has answers left.
+    /// Behind all others, if it has answers left, and no place yet.
     pub(super) fn stay_in_line(&mut self, connection: ConnectionId) {
-        if self.has_unsent(connection) {
+        let asker = self.askers.get_mut(&connection);
+        let asker = asker.filter(|asker| !asker.is_in_line && !asker.unsent.is_empty());
+        if let Some(asker) = asker {
+            asker.is_in_line = true;
             self.in_line.push_back(connection);
         }
     }
@@ -244,6 +249,20 @@ mod tests {
             books.stay_in_line(request.connection);
         }
         assert_eq!((sent, books.line()), (vec![1, 3, 2], 0));
+    }
+
+    /// A peer that asks and cancels without end, and takes no answers.
+    #[test]
+    fn a_connection_stands_in_line_once() {
+        let mut books = Books::default();
+        for number in 0..100 {
+            assert_eq!(books.enter(request(ONE, number), 8), Entry::Taken);
+            books.keep(request(ONE, number), vec![]);
+            assert!(books.leave(request(ONE, number)));
+        }
+        assert_eq!(books.line(), 1);
+        assert!(books.next_unsent().is_none());
+        assert_eq!(books.line(), 0);
     }
 
     #[test]
