@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command, Completion, Sizes};
-use clearway_engine::{Request, State};
+use clearway_engine::{Event, Request, State};
 use clearway_nic::fabric;
 use world::tcp::{Peer, bytes};
 use world::{SIZES, World, address};
@@ -144,6 +144,37 @@ fn a_host_that_is_not_there_is_unreachable() {
     client.connect(SocketAddr::new(address(7), SERVER_PORT));
     run(&mut world, [&mut client, &mut other], |[client, _]| client.end.is_some());
     assert_eq!(client.end, Some(Code::Unreachable));
+}
+
+/// Attempts wait for a neighbour for ten seconds.
+#[test]
+fn who_has_left_opens_nothing() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let mut client = port(&mut world, 0, CLIENT_PORT, SIZES);
+    client.connect(SocketAddr::new(address(7), SERVER_PORT));
+    (0..10).for_each(|_| world.turn());
+    let channel = client.app.channel;
+    world.post(0, Request::LetLinger { channel, linger_ns: 100 * SECOND });
+    (0..1000).for_each(|_| world.turn());
+    let is_gone = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
+    assert!(world.hosts[0].members[0].events.iter().any(is_gone));
+}
+
+#[test]
+fn whose_port_is_taken_away_hears_of_its_attempts() {
+    for (told, code) in [(None, Code::Closed), (Some(Code::Denied), Code::Denied)] {
+        let mut world = World::new(1, fabric::Faults::default());
+        let mut client = port(&mut world, 0, CLIENT_PORT, SIZES);
+        client.connect(SocketAddr::new(address(7), SERVER_PORT));
+        (0..10).for_each(|_| world.turn());
+        client.poll();
+        assert_eq!(client.end, None);
+        let (channel, vif) = (client.app.channel, client.port);
+        world.post(0, Request::CloseVif { channel, vif, told });
+        (0..1000).for_each(|_| world.turn());
+        client.poll();
+        assert_eq!(client.end, Some(code));
+    }
 }
 
 #[test]

@@ -139,8 +139,10 @@ impl Tcp {
         self.tell(common, now);
     }
 
-    /// Closes all connections of a channel whose app has ended in good order.
+    /// Closes all connections of a channel whose app has ended in good order. What it has not begun
+    /// to open is not opened any more.
     pub(crate) fn close_all(&mut self, common: &mut Common, now: Time, channel: u32) {
+        self.attempts.retain(|attempt| attempt.channel != channel);
         for key in self.books.of_channel(channel, usize::MAX) {
             self.stack.close(now, key);
         }

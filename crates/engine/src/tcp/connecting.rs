@@ -122,6 +122,13 @@ impl Tcp {
         before - self.attempts.len()
     }
 
+    /// A port is taken away, and with it the attempts that wait there: their app is told why.
+    pub(super) fn give_up_attempts(&mut self, common: &mut Common, port: u32, code: Code) {
+        for attempt in self.attempts.extract_if(.., |attempt| attempt.port == port) {
+            fail(common, attempt.channel, attempt.token, code);
+        }
+    }
+
     fn may_wait(&self, channel: u32) -> bool {
         self.attempts_of(channel) < ATTEMPTS_MAX.saturating_sub(self.attempts.len())
     }

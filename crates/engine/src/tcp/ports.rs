@@ -130,7 +130,7 @@ impl Tcp {
         for key in self.books.of_port(channel, number) {
             self.stack.abort(now, key);
         }
-        self.attempts.retain(|attempt| attempt.port != number);
+        self.give_up_attempts(common, number, told.unwrap_or(Code::Closed));
         self.tell(common, now);
         if let Some(port) = self.ports.ports.remove(&number) {
             common.switch.close(port.entry, port.spec.rights.mac);
