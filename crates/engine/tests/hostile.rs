@@ -202,7 +202,8 @@ fn an_attempt_that_was_closed_is_not_continued_in_the_place_of_another() {
     world.listen(&server, 7000).expect("free");
     let peer = |host| SocketAddr::new(address(host), 7000);
     client.submit(&Command::Connect { token: 1, peer: peer(1) });
-    client.submit(&Command::Close { connection: 1, abort: true });
+    // The id of the first connection, which it has not been told.
+    client.submit(&Command::Close { connection: 1 << 32, abort: true });
     client.submit(&Command::Connect { token: 2, peer: peer(9) });
     world.turn_until(|_| {
         client.poll();
