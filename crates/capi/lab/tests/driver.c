@@ -102,7 +102,7 @@ int main(void) {
   expect("18 1 7 11", now_us());
   CHECK(ifc.ioctl(u, fd, TIOCOUTQ, &nothing) == 0 && nothing == 7);
   long long sent_us = now_us();
-  expect("18 1 7 11", sent_us + 201000);
+  expect("18 1 7 11", sent_us + 200000);
   put(TH_ACK, 11, 8, 0);
 
   int epfd = ifc.epoll_create(u, 1);
