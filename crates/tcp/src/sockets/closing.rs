@@ -38,6 +38,8 @@ impl Sockets {
 
     /// The program lets go of a socket. What it has sent is sent, unless it wants it otherwise
     /// ([`SocketOptions::linger_ns`]); whether that is done [`Sockets::is_lingering`] says.
+    ///
+    /// [`SocketOptions::linger_ns`]: crate::SocketOptions::linger_ns
     pub fn close(
         &mut self,
         now: Time,

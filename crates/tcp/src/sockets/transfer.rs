@@ -29,6 +29,8 @@ impl Sockets {
 
     /// Sends what is in `extent`, which is the stack's until [`Owner::sent`]. If `has_more`, what
     /// does not fill a segment waits for it.
+    ///
+    /// [`Owner::sent`]: crate::Owner::sent
     pub fn send(&mut self, socket: Socket, extent: Extent, has_more: bool) -> Result<(), Fault> {
         let key = self.connection(socket)?;
         self.stack.send(key, extent).map_err(|error| match error {

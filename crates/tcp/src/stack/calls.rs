@@ -14,6 +14,8 @@ use crate::table::{Key, Tuple, is_of_one_host};
 impl Stack {
     /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that
     /// of the way there. [`Readiness::OPEN`] says that it is open.
+    ///
+    /// [`Readiness::OPEN`]: crate::Readiness::OPEN
     pub fn connect(
         &mut self,
         now: Time,

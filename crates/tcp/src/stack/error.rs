@@ -7,7 +7,8 @@ pub enum Error {
     Unknown,
     /// The connection takes no more data: its half is closed, or it is over.
     Closed,
-    /// So much waits already: wait for [`Readiness::WRITABLE`].
+    /// So much waits already: wait for
+    /// [`Readiness::WRITABLE`](crate::Readiness::WRITABLE).
     Full,
     /// The port, or every port, is in use; or the table is full.
     InUse,
