@@ -73,8 +73,10 @@ fn pair_of_several(veth: Veth) -> Pair {
         steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
     }
     let [(mut near, steering_a), (mut far, steering_b)] = ends;
-    let here = queue_of_flow(&mut *far[0], &mut near, conformance::back);
-    let there = queue_of_flow(&mut *near[0], &mut far, |frame| frame);
+    let frame = conformance::back(conformance::frame(&*far[0], &*near[0], 0, 64));
+    let here = veth::queue_of(&mut *far[0], &mut near, &frame);
+    let frame = conformance::frame(&*near[0], &*far[0], 0, 64);
+    let there = veth::queue_of(&mut *near[0], &mut far, &frame);
     let (a, b) = (near.swap_remove(here), far.swap_remove(there));
     let space = Namespace::open(&veth.far.path().to_string_lossy()).expect("it is open");
     let cut = move |b| {
@@ -83,25 +85,6 @@ fn pair_of_several(veth: Veth) -> Pair {
     };
     let keep = Box::new((steering_a, steering_b, near, far, veth));
     Pair { a, b, cut: Some(Box::new(cut)), keep }
-}
-
-/// Which of `queues` the frames come to that conformance tests send from `sender`.
-fn queue_of_flow(
-    sender: &mut dyn Queue,
-    queues: &mut [Box<dyn Queue>],
-    direction: fn(Vec<u8>) -> Vec<u8>,
-) -> usize {
-    let frame = direction(conformance::frame(sender, &*queues[0], 0, 64));
-    veth::send(sender, &frame);
-    let mut found = None;
-    veth::until("it comes to one of them", || {
-        for (index, queue) in queues.iter_mut().enumerate() {
-            let is_it = |frames: &[&[u8]]| frames.iter().any(|received| **received == frame);
-            queue.receive(64, &mut |frames| found = found.or(is_it(frames).then_some(index)));
-        }
-        found.is_some()
-    });
-    found.expect("until it is found")
 }
 
 #[test]

@@ -95,16 +95,8 @@ fn pair_of_several(space: Namespace) -> Pair {
     let mut queues = open_as(&space, 3, true);
     let (mut b, steering) = outside(&space, true);
     let frame = conformance::back(conformance::frame(&*b, &*queues[0], 0, 64));
-    veth::send(&mut *b, &frame);
-    let mut found = None;
-    veth::until("it comes to one of them", || {
-        for (index, queue) in queues.iter_mut().enumerate() {
-            let is_it = |frames: &[&[u8]]| frames.iter().any(|received| **received == frame);
-            queue.receive(64, &mut |frames| found = found.or(is_it(frames).then_some(index)));
-        }
-        found.is_some()
-    });
-    let a = queues.swap_remove(found.expect("until it is found"));
+    let a = veth::queue_of(&mut *b, &mut queues, &frame);
+    let a = queues.swap_remove(a);
     Pair { a, b, cut: None, keep: Box::new((steering, queues, space)) }
 }
 
@@ -151,19 +143,8 @@ fn super_frames_of_the_kernel_are_cut() {
             send_all(sockets, &frames);
             let received = receive_all(&mut *queue, frames.len());
             assert!(queue.counters().rx_super_frames > before, "the kernel has parted them itself");
-            let udp_at = if is_v4 { 34 } else { 54 };
             for (received, sent) in received.iter().zip(&frames) {
-                assert_eq!(received.len(), sent.len());
-                let (received_udp, sent_udp) = (&received[udp_at..], &sent[udp_at..]);
-                assert_eq!(received_udp[2..6], sent_udp[2..6], "port and length");
-                assert_eq!(received_udp[8..], sent_udp[8..]);
-                if is_v4 {
-                    assert_eq!(veth::checksum(&received[14..34]), 0);
-                } else {
-                    let length = &received_udp[4..6];
-                    let pseudo = [&received[22..54], length, &[0, 17], received_udp].concat();
-                    assert_eq!(veth::checksum(&pseudo), 0);
-                }
+                veth::assert_as_sent(received, sent, is_v4);
             }
         }
     }

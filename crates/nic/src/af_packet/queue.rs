@@ -82,17 +82,6 @@ impl PacketQueue {
         let _ = sockopt::socket_error(&*self.socket);
     }
 
-    fn send(&mut self) {
-        let sent = self.sender.send(&Socket(&self.socket));
-        self.counters.tx_frames += sent.frames;
-        self.counters.tx_bytes += sent.bytes;
-        self.counters.tx_super_frames += sent.super_frames;
-        self.counters.tx_frames_dropped += sent.dropped;
-        if sent.dropped > 0 {
-            self.link.check();
-        }
-    }
-
     /// Shows some of the frames that came first.
     fn show_burst(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         let shown = if self.stage.has_waiting() {
@@ -192,23 +181,11 @@ impl Queue for PacketQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        let Some(buffer) = self.sender.free_buffer() else { return Transmit::Full };
-        let length = fill(buffer);
-        if length == 0 {
-            return Transmit::Nothing;
-        }
-        if self.link.is_up() {
-            self.sender.push(length);
-        } else {
-            self.counters.tx_frames_dropped += 1;
-        }
-        Transmit::Queued
+        self.sender.transmit(&self.link, &mut self.counters, fill)
     }
 
     fn flush(&mut self) {
-        if !self.sender.is_empty() {
-            self.send();
-        }
+        self.sender.flush(&Socket(&self.socket), &mut self.link, &mut self.counters);
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

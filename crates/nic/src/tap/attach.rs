@@ -117,8 +117,8 @@ fn open_file() -> Result<OwnedFd, Error> {
     openat(CWD, PATH, flags, Mode::empty()).map_err(|errno| match errno {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => Error::NotFound(format!(
             "there is no {PATH}, which tap devices are made by. Load the kernel's module (modprobe \
-             tun), and give it to the container (--device {PATH}) or the service (PrivateDevices=no, \
-             DeviceAllow={PATH} rw) if this is one"
+             tun), and give it to the container (--device {PATH}) or the service \
+             (PrivateDevices=no, DeviceAllow={PATH} rw) if this is one"
         )),
         Errno::ACCESS | Errno::PERM => Error::Permission(format!(
             "this user may not open {PATH}. Run as root, or allow it: chmod 0666 {PATH}, or in a \

@@ -66,17 +66,6 @@ impl TapQueue {
             counters: Counters::default(),
         }
     }
-
-    fn send(&mut self) {
-        let sent = self.sender.send(&File(&self.file));
-        self.counters.tx_frames += sent.frames;
-        self.counters.tx_bytes += sent.bytes;
-        self.counters.tx_super_frames += sent.super_frames;
-        self.counters.tx_frames_dropped += sent.dropped;
-        if sent.dropped > 0 {
-            self.link.check();
-        }
-    }
 }
 
 impl Queue for TapQueue {
@@ -121,23 +110,11 @@ impl Queue for TapQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        let Some(buffer) = self.sender.free_buffer() else { return Transmit::Full };
-        let length = fill(buffer);
-        if length == 0 {
-            return Transmit::Nothing;
-        }
-        if self.link.is_up() {
-            self.sender.push(length);
-        } else {
-            self.counters.tx_frames_dropped += 1;
-        }
-        Transmit::Queued
+        self.sender.transmit(&self.link, &mut self.counters, fill)
     }
 
     fn flush(&mut self) {
-        if !self.sender.is_empty() {
-            self.send();
-        }
+        self.sender.flush(&File(&self.file), &mut self.link, &mut self.counters);
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {

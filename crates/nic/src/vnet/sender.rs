@@ -12,7 +12,9 @@ use std::mem;
 
 use rustix::io::Errno;
 
+use crate::interface::Link;
 use crate::segments::{HEADERS_MAX, Merge, Offload};
+use crate::{Counters, Transmit};
 
 /// Messages that are handed over together, at most.
 pub(crate) const MESSAGES: usize = 64;
@@ -44,7 +46,8 @@ impl Limits {
     /// None are to be sent.
     pub(crate) const NONE: Limits = Limits { frame_bytes: 0, segments: 1 };
 
-    /// For the kernel's own stack, which takes what fits an IP packet, and as many of UDP as sockets.
+    /// For the kernel's own stack, which takes what fits an IP packet, and as many packets of UDP
+    /// as sockets.
     pub(crate) const OF_KERNEL: Limits = Limits { frame_bytes: 1 << 16, segments: SEGMENTS_MAX };
 
     /// What is as the interface says it is, and what sockets take of it.
@@ -88,11 +91,11 @@ impl<'a> Iterator for Messages<'a> {
 
 /// What became of the frames that were queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
-    pub(crate) frames: u64,
-    pub(crate) bytes: u64,
-    pub(crate) super_frames: u64,
-    pub(crate) dropped: u64,
+struct Sent {
+    frames: u64,
+    bytes: u64,
+    super_frames: u64,
+    dropped: u64,
 }
 
 /// The frames that wait for the next flush, in order.
@@ -140,9 +143,52 @@ impl Sender {
         }
     }
 
+    /// Queues the frame that `fill` writes; see [`Queue::transmit`](crate::Queue::transmit). While
+    /// the link is down frames are dropped.
+    #[inline]
+    pub(crate) fn transmit(
+        &mut self,
+        link: &Link,
+        counters: &mut Counters,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Transmit {
+        let Some(buffer) = self.free_buffer() else { return Transmit::Full };
+        let length = fill(buffer);
+        if length == 0 {
+            return Transmit::Nothing;
+        }
+        if link.is_up() {
+            self.push(length);
+        } else {
+            counters.tx_frames_dropped += 1;
+        }
+        Transmit::Queued
+    }
+
+    /// Hands the queued frames to the kernel, and counts them. What it has no room for now stays
+    /// queued; if it takes something not at all, the link is looked at.
+    pub(crate) fn flush(
+        &mut self,
+        carrier: &impl Carrier,
+        link: &mut Link,
+        counters: &mut Counters,
+    ) {
+        if self.is_empty() {
+            return;
+        }
+        let sent = self.send(carrier);
+        counters.tx_frames += sent.frames;
+        counters.tx_bytes += sent.bytes;
+        counters.tx_super_frames += sent.super_frames;
+        counters.tx_frames_dropped += sent.dropped;
+        if sent.dropped > 0 {
+            link.check();
+        }
+    }
+
     /// The next free buffer; `None` if all are in use.
     #[inline]
-    pub(crate) fn free_buffer(&mut self) -> Option<&mut [u8]> {
+    fn free_buffer(&mut self) -> Option<&mut [u8]> {
         let index = self.lengths.len();
         let start = index * self.stride + HEADROOM;
         (index < self.descriptors).then(|| &mut self.buffers[start..start + self.frame_bytes_max])
@@ -150,13 +196,13 @@ impl Sender {
 
     /// Queues `length` bytes of the buffer that was last free.
     #[inline]
-    pub(crate) fn push(&mut self, length: usize) {
+    fn push(&mut self, length: usize) {
         assert!(length <= self.frame_bytes_max, "a frame is longer than its buffer");
         self.lengths.push(length);
     }
 
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
@@ -183,8 +229,8 @@ impl Sender {
             + &refusals.collect::<String>()
     }
 
-    /// Hands the queued frames to the kernel. What it has no room for now stays queued.
-    pub(crate) fn send(&mut self, carrier: &impl Carrier) -> Sent {
+    /// Hands the queued frames to the kernel.
+    fn send(&mut self, carrier: &impl Carrier) -> Sent {
         let mut sent = Sent::default();
         while self.gone < self.lengths.len() {
             match self.send_batch(carrier) {

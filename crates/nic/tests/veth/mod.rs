@@ -222,6 +222,41 @@ pub(crate) fn send_all(queue: &mut dyn Queue, frames: &[Vec<u8>]) {
     queue.flush();
 }
 
+/// Which of `queues` a frame of `sender` comes to.
+pub(crate) fn queue_of(
+    sender: &mut dyn Queue,
+    queues: &mut [Box<dyn Queue>],
+    frame: &[u8],
+) -> usize {
+    send(sender, frame);
+    let mut found = None;
+    until("it comes to one of them", || {
+        for (index, queue) in queues.iter_mut().enumerate() {
+            let is_it = |frames: &[&[u8]]| frames.iter().any(|received| **received == *frame);
+            queue.receive(64, &mut |frames| found = found.or(is_it(frames).then_some(index)));
+        }
+        found.is_some()
+    });
+    found.expect("until it is found")
+}
+
+/// A datagram has come as it was sent, with a checksum that is right.
+#[track_caller]
+pub(crate) fn assert_as_sent(received: &[u8], sent: &[u8], is_v4: bool) {
+    assert_eq!(received.len(), sent.len());
+    let udp_at = if is_v4 { 34 } else { 54 };
+    let (received_udp, sent_udp) = (&received[udp_at..], &sent[udp_at..]);
+    assert_eq!(received_udp[2..6], sent_udp[2..6], "port and length");
+    assert_eq!(received_udp[8..], sent_udp[8..]);
+    if is_v4 {
+        assert_eq!(checksum(&received[14..34]), 0);
+    } else {
+        let length = &received_udp[4..6];
+        let pseudo = [&received[22..54], length, &[0, 17], received_udp].concat();
+        assert_eq!(checksum(&pseudo), 0);
+    }
+}
+
 /// As many of the frames to [`PORT`] that come as there are to come.
 pub(crate) fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
     let mut received = Vec::new();
