@@ -1,5 +1,6 @@
 //! One attached app: its end of the shared memory, its connections, and what it is to be told.
 
+mod snapshot;
 mod state;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,6 @@ use super::line::{Claim, Line};
 use crate::control::Allowance;
 use crate::local::Blocked;
 use crate::operations::Operations;
-use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
 /// What a peer may send beyond what the app has released, as a part of the app's receive pool: so
 /// many connections can be unread at once before memory runs short, rounding to powers of two
@@ -650,45 +650,6 @@ impl Channel {
     /// How many slots there are for connections, free ones included.
     pub(crate) fn places(&self) -> usize {
         self.connections.places()
-    }
-
-    /// The connection in a slot, if it is one to an app of this host.
-    pub(crate) fn local_flow(&self, channel: u32, slot: u32) -> Option<FlowSnapshot> {
-        let connection = self.connections.peek(slot)?;
-        let Bearer::Local(local) = &connection.bearer else { return None };
-        Some(FlowSnapshot {
-            channel,
-            connection: self.id(slot),
-            parent: local.parent.map(|parent| self.id(parent)),
-            path: "local",
-            peer: connection.peer,
-            state: if local.closing { "closing" } else { "open" },
-            rtt_ns: 0,
-            congestion_window_bytes: 0,
-            packet_bytes: 0,
-            ecn: "",
-            in_flight_bytes: 0,
-            messages_sent: u64::from(connection.sent),
-            messages_received: connection.received,
-            packets_lost: 0,
-            detour: false,
-            setup_packets: 0,
-            setup_retries: 0,
-            tcp: None,
-        })
-    }
-
-    pub(crate) fn snapshot(&self, channel: u32) -> ChannelSnapshot {
-        ChannelSnapshot {
-            channel,
-            app: self.app.clone(),
-            core: self.end.app_processor(),
-            connections: self.connections.count(),
-            messages_sent: self.messages_sent,
-            messages_received: self.messages_received,
-            receive_pool_bytes_used: u64::from(self.end.counters().receive_pool_used_bytes),
-            messages_waiting: self.pending.len() as u64,
-        }
     }
 }
 
