@@ -85,6 +85,12 @@ impl<T> Slots<T> {
         self.count_max
     }
 
+    /// How many more there may be.
+    #[must_use]
+    pub const fn room(&self) -> u32 {
+        self.free.len() as u32 + (self.count_max - self.places.len() as u32)
+    }
+
     /// How many places there are, free ones included. Each value is at one below that.
     #[must_use]
     pub const fn places(&self) -> usize {

@@ -53,7 +53,7 @@ use crate::ip::{DropReason, Interface, NetworkError, NetworkErrorKind, Packet};
 use books::Books;
 use connecting::Attempt;
 use memory::Keeper;
-use paths::{Paths, Way};
+use paths::{Paths, TcpPath};
 use ports::Ports;
 pub use ports::TcpPortSpec;
 use runs::Run;
@@ -156,7 +156,7 @@ impl Tcp {
     fn prepare_answer(&mut self, interface: &Interface, frame: &[u8], via: Via) {
         if let Ok(packet) = packet(interface, frame, via) {
             let is_here = !via.is_from_queue() && interface.is_own(packet.source);
-            self.paths.prepare(Way { path: interface.path_back(&packet), is_here });
+            self.paths.prepare(TcpPath { path: interface.path_back(&packet), is_here });
         }
     }
 

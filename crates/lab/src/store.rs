@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use clearway_tcp::{Extent, Key, Memory, Owner, Socket};
+use clearway_base::SlotId;
+use clearway_tcp::{Extent, Memory, Owner, Socket};
 
 /// All pieces, sent and received, and which sockets something has changed for.
 #[derive(Debug, Default)]
@@ -53,12 +54,12 @@ impl Store {
 }
 
 impl Memory for Store {
-    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+    fn keep(&mut self, _: SlotId, _: u64, part: Range<u32>) -> Option<Extent> {
         let bytes = self.payload[part.start as usize..part.end as usize].to_vec();
         Some(self.fill(&bytes))
     }
 
-    fn discard(&mut self, _: Key, extent: Extent) {
+    fn discard(&mut self, _: SlotId, extent: Extent) {
         self.free(extent);
     }
 }

@@ -2,7 +2,9 @@
 
 use core::ops::Range;
 
-use crate::{Key, Listener};
+use clearway_base::SlotId;
+
+use crate::Listener;
 
 /// Bytes of somebody else's memory. The core never looks at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -44,14 +46,14 @@ pub trait Memory {
     /// what `connection`'s peer sends (its first byte is at 0), and says where they are now: left
     /// in the NIC's buffer, or copied to where the app wants them. The extent has as many bytes as
     /// `part`. `None` if there is no room: then they count as never received.
-    fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent>;
+    fn keep(&mut self, connection: SlotId, position: u64, part: Range<u32>) -> Option<Extent>;
 
     /// A connection has come to `listener`, and no owner has its key yet: what is kept for it
     /// meanwhile is for whoever accepts there.
-    fn offered(&mut self, connection: Key, listener: Listener) {
+    fn offered(&mut self, connection: SlotId, listener: Listener) {
         let _ = (connection, listener);
     }
 
     /// Takes back what nobody will read.
-    fn discard(&mut self, connection: Key, extent: Extent);
+    fn discard(&mut self, connection: SlotId, extent: Extent);
 }

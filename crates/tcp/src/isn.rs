@@ -6,7 +6,7 @@ use core::hash::{Hash, Hasher};
 use clearway_base::{MICROSECOND, Time};
 use siphasher::sip::SipHasher24;
 
-use crate::table::Tuple;
+use crate::tuple::Tuple;
 
 /// The secret of a stack, and what is made with it.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl Secret {
 #[cfg(test)]
 mod tests {
     use super::Secret;
-    use crate::table::Tuple;
+    use crate::tuple::Tuple;
     use clearway_base::{MICROSECOND, SECOND, Time};
 
     fn tuple(port: u16) -> Tuple {

@@ -13,7 +13,7 @@
 //! ```text
 //!            Sockets ── ports, options, what is ready
 //!                │
-//!              Stack ── table ─┬─ Connection ─┬─ rcv ── reassembly, ack
+//!              Stack ── tuple ─┬─ Connection ─┬─ rcv ── reassembly, ack
 //!                │             │              ├─ snd ── scoreboard ── rack, tlp, frto
 //!                │             │              ├─ rto, prr, cc, timestamps, ecn
 //!                │             │              └─ mtu, search, timers
@@ -53,7 +53,6 @@ mod snd;
 mod sockets;
 mod stack;
 mod state;
-mod table;
 #[cfg(test)]
 mod tests;
 mod time_wait;
@@ -61,6 +60,7 @@ mod timers;
 mod timestamps;
 mod tlp;
 mod tuning;
+mod tuple;
 mod validation;
 
 pub use clearway_congestion::Congestion;
@@ -69,10 +69,9 @@ pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
 pub use saved::{
-    Invalid, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen, SavedKey,
-    SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
+    Invalid, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen, SavedListener,
+    SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
 };
 pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
-pub use table::Key;

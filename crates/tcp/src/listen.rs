@@ -8,14 +8,14 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeSet, VecDeque};
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
 use crate::connection::{Accepted, Arrival, Connecting, Transmit};
 use crate::isn::{Secret, Use};
-use crate::table::{Key, Tuple, bits};
 use crate::timestamps::is_before;
+use crate::tuple::{Tuple, bits};
 use crate::{ecn, mtu, rcv};
 
 /// Where a listener is: one address or several, and a port.
@@ -30,8 +30,8 @@ pub(crate) struct ListenSocket {
     pub(crate) settings: Settings,
     /// Connections that are open and not accepted, at most; and that many half-open.
     pub(crate) backlog: u32,
-    pub(crate) accepted: VecDeque<Key>,
-    pub(crate) half_open: BTreeSet<Key>,
+    pub(crate) accepted: VecDeque<SlotId>,
+    pub(crate) half_open: BTreeSet<SlotId>,
 }
 
 /// What is kept of a stranger that has sent a SYN.
@@ -40,7 +40,7 @@ pub(crate) struct HalfOpen {
     /// Its listener's, if it is kept.
     pub(crate) account: u32,
     pub(crate) tuple: Tuple,
-    pub(crate) listener: Key,
+    pub(crate) listener: SlotId,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) isn: u32,
@@ -295,7 +295,7 @@ pub(crate) fn from_cookie(
     arrival: &Arrival,
     segment_bytes: u16,
     tuple: Tuple,
-    listener: Key,
+    listener: SlotId,
     timestamp_offset: u32,
 ) -> HalfOpen {
     let repr = &arrival.repr;

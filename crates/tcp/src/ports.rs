@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use crate::isn::{Secret, Use};
-use crate::table::bits;
+use crate::tuple::bits;
 
 /// Counters, each for some of the destinations: who sees the ports of one learns little of others.
 #[derive(Debug)]

@@ -2,13 +2,12 @@
 
 use core::ops::Range;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 
 use crate::config::Settings;
 use crate::extent::{Extent, Memory};
 use crate::reassembly::Reassembly;
 use crate::saved::{self, Invalid, SavedReceive, ensure};
-use crate::table::Key;
 use crate::tuning::Tuning;
 
 /// The receive sequence space (RFC 9293, section 3.3.1).
@@ -170,7 +169,7 @@ impl Receive {
     #[inline]
     pub(crate) fn handle(
         &mut self,
-        key: Key,
+        key: SlotId,
         start: u64,
         length: u32,
         has_fin: bool,
@@ -185,7 +184,7 @@ impl Receive {
 
     /// The common case: the next bytes, nothing out of order, no FIN.
     #[inline]
-    fn append(&mut self, key: Key, length: u32, memory: &mut impl Memory) -> Received {
+    fn append(&mut self, key: SlotId, length: u32, memory: &mut impl Memory) -> Received {
         let Some(extent) = memory.keep(key, self.next - self.first, 0..length) else {
             return Received { is_urgent: true, ..Received::default() };
         };
@@ -197,7 +196,7 @@ impl Receive {
 
     fn handle_any(
         &mut self,
-        key: Key,
+        key: SlotId,
         start: u64,
         length: u32,
         has_fin: bool,
@@ -231,7 +230,13 @@ impl Receive {
 
     /// Keeps what has come with the peer's SYN until this end's is acknowledged: nothing of it is
     /// acknowledged meanwhile.
-    pub(crate) fn hold(&mut self, key: Key, length: u32, has_fin: bool, memory: &mut impl Memory) {
+    pub(crate) fn hold(
+        &mut self,
+        key: SlotId,
+        length: u32,
+        has_fin: bool,
+        memory: &mut impl Memory,
+    ) {
         let length = u64::from(length).min(self.window());
         if length > 0
             && let Some(extent) = memory.keep(key, 0, 0..length as u32)
@@ -276,7 +281,7 @@ impl Receive {
 
     fn keep_missing(
         &mut self,
-        key: Key,
+        key: SlotId,
         start: u64,
         wanted: &Range<u64>,
         memory: &mut impl Memory,

@@ -12,9 +12,9 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use clearway_base::Time;
 pub use clearway_base::state::Invalid;
 pub(crate) use clearway_base::state::ensure;
+use clearway_base::{SlotId, SlotState, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{IpFields, Settings};
@@ -23,7 +23,7 @@ use crate::extent::Extent;
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 6;
+pub const SAVED_VERSION: u32 = 7;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,26 +34,19 @@ pub struct Saved {
     pub secret: [u8; 16],
     /// Where its random numbers go on.
     pub seed: u64,
-    /// No connection has had a key of this generation: none that is gone is taken for a new one.
-    pub generation: u32,
     /// The listeners.
-    pub listeners: Vec<SavedListener>,
+    pub listeners: Vec<SlotState<SavedListener>>,
     /// The connections.
-    pub connections: Vec<SavedConnection>,
+    pub connections: Vec<SlotState<SavedConnection>>,
     /// What strangers have begun to open.
     pub half_open: Vec<SavedHalfOpen>,
     /// What guards its ports.
     pub time_waits: Vec<SavedTimeWait>,
 }
 
-/// The index and the generation of a key.
-pub type SavedKey = (u32, u32);
-
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedListener {
-    /// Its key.
-    pub key: SavedKey,
     /// The address, or all.
     pub address: Option<IpAddr>,
     /// The port.
@@ -65,7 +58,7 @@ pub struct SavedListener {
     /// How many may wait.
     pub backlog: u32,
     /// Those that wait, the first one first.
-    pub accepted: Vec<SavedKey>,
+    pub accepted: Vec<SlotId>,
     /// Until when cookies may come back.
     pub cookies_until: Time,
 }
@@ -74,7 +67,7 @@ pub struct SavedListener {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedHalfOpen {
     /// The listener that it came to.
-    pub listener: SavedKey,
+    pub listener: SlotId,
     /// This end and the peer.
     pub ends: (SocketAddr, SocketAddr),
     /// The initial sequence numbers of this end and the peer.
@@ -132,8 +125,6 @@ pub struct SavedTimeWait {
 /// A connection. Positions are those of `seq`: 64 bits, the low 32 of which stand in segments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedConnection {
-    /// Its key.
-    pub key: SavedKey,
     /// No owner has it yet: it waits at a listener.
     pub is_offered: bool,
     /// No owner has it any more.

@@ -18,14 +18,13 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Slots, Time};
 
 use crate::connection::{Info, Status};
 use crate::event::{End, Readiness};
 use crate::extent::{Extent, Memory};
 use crate::stack::{Event, Stack};
 use crate::state::State;
-use crate::table::{Key, Slab};
 
 mod closing;
 mod entry;
@@ -47,7 +46,7 @@ pub use ready::Ready;
 
 /// Names a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Socket(Key);
+pub struct Socket(SlotId);
 
 /// Which addresses a socket is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +93,7 @@ pub trait Owner: Memory {
 #[derive(Debug)]
 pub struct Sockets {
     stack: Stack,
-    table: Slab<Entry>,
+    table: Slots<Entry>,
     names: Names,
     holders: Holders,
 }
@@ -104,7 +103,7 @@ impl Sockets {
     #[must_use]
     pub fn new(stack: Stack, sockets_max: u32) -> Self {
         let (names, holders) = (Names::default(), Holders::default());
-        Self { stack, table: Slab::new(sockets_max), names, holders }
+        Self { stack, table: Slots::new(sockets_max), names, holders }
     }
 
     /// The stack below, for what comes and what leaves.
@@ -121,7 +120,7 @@ impl Sockets {
     /// How many there are, those that nobody has any more included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.table.count() as usize
     }
 
     /// True if there is none.
@@ -236,7 +235,7 @@ impl Sockets {
         &mut self,
         now: Time,
         socket: Socket,
-        key: Key,
+        key: SlotId,
         readiness: Readiness,
         owner: &mut impl Owner,
     ) {
@@ -274,7 +273,7 @@ impl Sockets {
         self.table.get_mut(socket.0).ok_or(Fault::Unknown)
     }
 
-    fn connection(&self, socket: Socket) -> Result<Key, Fault> {
+    fn connection(&self, socket: Socket) -> Result<SlotId, Fault> {
         match self.entry(socket)?.phase {
             Phase::Connected(key) => Ok(key),
             _ => Err(Fault::NotConnected),

@@ -4,7 +4,7 @@
 //! what apps ask change the state; then [`Stack::poll_transmit`] until it gives nothing, and
 //! [`Stack::poll_event`] until it gives nothing; then [`Stack::next_timeout`].
 //!
-//! A connection's [`Key`] is its owner's until [`Stack::forget`]: nothing goes away behind its
+//! A connection's [`SlotId`] is its owner's until [`Stack::forget`]: nothing goes away behind its
 //! back.
 //!
 //! | part | what is in it |
@@ -19,7 +19,7 @@
 use core::net::SocketAddr;
 use std::collections::HashMap;
 
-use clearway_base::{Random, Time};
+use clearway_base::{Random, SlotId, Time};
 
 use crate::config::Config;
 use crate::connection::{Arrival, Connection, IcmpError, Reply, Transmit};
@@ -28,8 +28,8 @@ use crate::extent::Memory;
 use crate::isn::Secret;
 use crate::ports::Ports;
 use crate::state::State;
-use crate::table::{Hashing, Key, Tuple};
 use crate::time_wait::TimeWaits;
+use crate::tuple::{Hashing, Tuple};
 
 mod answers;
 mod calls;
@@ -51,13 +51,13 @@ use listeners::Listeners;
 
 /// Names a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Listener(pub(crate) Key);
+pub struct Listener(pub(crate) SlotId);
 
 impl Listener {
     /// It as one number.
     #[must_use]
-    pub const fn bits(self) -> u64 {
-        self.0.bits()
+    pub const fn to_bits(self) -> u64 {
+        self.0.to_bits()
     }
 }
 
@@ -65,7 +65,7 @@ impl Listener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// To a connection.
-    Connection(Key, Readiness),
+    Connection(SlotId, Readiness),
     /// A listener has connections to be accepted.
     Acceptable(Listener),
 }
@@ -73,9 +73,9 @@ pub enum Event {
 /// What is known under addresses and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
-    Connection(Key),
-    HalfOpen(Key),
-    TimeWait(Key),
+    Connection(SlotId),
+    HalfOpen(SlotId),
+    TimeWait(SlotId),
 }
 
 /// TCP, of one engine.
@@ -183,7 +183,7 @@ impl Stack {
     }
 
     #[inline]
-    fn handle_own(&mut self, now: Time, key: Key, arrival: &Arrival, memory: &mut impl Memory) {
+    fn handle_own(&mut self, now: Time, key: SlotId, arrival: &Arrival, memory: &mut impl Memory) {
         let (reply, is_over) = self.connections.handle_segment(now, key, arrival, memory);
         if reply == Reply::Reset {
             self.reply_reset(now, arrival);
@@ -284,7 +284,7 @@ impl Stack {
         self.config.timestamp_offset.unwrap_or_else(|| self.secret.timestamp_offset(tuple))
     }
 
-    fn end_time_wait(&mut self, key: Key) -> u32 {
+    fn end_time_wait(&mut self, key: SlotId) -> u32 {
         let Some(entry) = self.time_waits.remove(key) else {
             return self.random.next_u32();
         };
@@ -292,7 +292,7 @@ impl Stack {
         entry.next_isn()
     }
 
-    fn insert(&mut self, tuple: Tuple, connection: Connection) -> Option<Key> {
+    fn insert(&mut self, tuple: Tuple, connection: Connection) -> Option<SlotId> {
         let key = self.connections.insert(connection)?;
         self.table.insert(tuple, Entry::Connection(key));
         Some(key)
@@ -300,7 +300,7 @@ impl Stack {
 
     /// After something has happened to a connection: tells of it, and takes it from the table if it
     /// is over.
-    fn settle(&mut self, now: Time, key: Key) {
+    fn settle(&mut self, now: Time, key: SlotId) {
         if !self.connections.settle(key) {
             return;
         }
@@ -316,7 +316,9 @@ impl Stack {
                 self.table.remove(&gone);
                 self.counters.time_wait_dropped += 1;
             }
-            self.table.insert(tuple, Entry::TimeWait(waiting));
+            if let Some(waiting) = waiting {
+                self.table.insert(tuple, Entry::TimeWait(waiting));
+            }
         }
     }
 

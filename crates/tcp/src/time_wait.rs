@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Slots, Time};
 use clearway_wire::tcp::{Flags, Options, Repr};
 
 use crate::connection::{Arrival, Challenges, Remains, Transmit};
 use crate::saved::{self, Invalid, SavedTimeWait, ensure};
 use crate::seq;
 use crate::shares::Shares;
-use crate::table::{Key, Slab, Tuple};
 use crate::timestamps::{Timestamps, is_before};
+use crate::tuple::Tuple;
 
 /// One that is over.
 #[derive(Clone, Debug)]
@@ -134,19 +134,19 @@ const NEXT_ISN: u32 = 0x0010_0000;
 /// All of them. All wait for equally long, so the first to come is the first to go.
 #[derive(Debug)]
 pub(crate) struct TimeWaits {
-    slab: Slab<TimeWait>,
+    slots: Slots<TimeWait>,
     /// All of them; some are gone.
-    order: VecDeque<(Time, Key)>,
+    order: VecDeque<(Time, SlotId)>,
     shares: Shares,
     /// Those of each account, the first to come first; some are gone.
-    of_accounts: BTreeMap<u32, VecDeque<Key>>,
+    of_accounts: BTreeMap<u32, VecDeque<SlotId>>,
     duration_ns: u64,
 }
 
 impl TimeWaits {
     pub(crate) fn new(max: u32, duration_ns: u64) -> Self {
         Self {
-            slab: Slab::new(max.max(1)),
+            slots: Slots::new(max.max(1)),
             order: VecDeque::new(),
             shares: Shares::default(),
             of_accounts: BTreeMap::new(),
@@ -159,37 +159,37 @@ impl TimeWaits {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slab.len()
+        self.slots.count() as usize
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut TimeWait> {
-        self.slab.get_mut(key)
+    pub(crate) fn get_mut(&mut self, key: SlotId) -> Option<&mut TimeWait> {
+        self.slots.get_mut(key)
     }
 
-    /// Adds one. If its account has too many, the oldest of those has to go: it is returned.
+    /// Adds one, if there is room for it at all. If its account has too many, the oldest of those
+    /// has to go: it is returned.
     pub(crate) fn insert(
         &mut self,
         now: Time,
         tuple: Tuple,
         remains: Remains,
-    ) -> (Key, Option<Tuple>) {
+    ) -> (Option<SlotId>, Option<Tuple>) {
         let gone = self.make_room(remains.account);
         let until = now + self.duration_ns;
         let entry = TimeWait { tuple, remains, until, challenges: Challenges::default() };
-        let key = self.push(entry).expect("one has just gone if there was none");
-        (key, gone.map(|gone| gone.tuple))
+        (self.push(entry), gone.map(|gone| gone.tuple))
     }
 
     /// All of them, in the order in which they end.
     pub(crate) fn save(&self) -> Vec<SavedTimeWait> {
-        let entries = self.order.iter().filter_map(|(_, key)| self.slab.get(*key));
+        let entries = self.order.iter().filter_map(|(_, key)| self.slots.get(*key));
         let mut saved: Vec<_> = entries.map(TimeWait::save).collect();
         saved.sort_by_key(|entry| entry.until);
         saved
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &TimeWait> {
-        self.slab.iter().map(|(_, entry)| entry)
+        self.slots.iter().map(|(_, entry)| entry)
     }
 
     /// One that was saved. `None` if there are too many.
@@ -197,7 +197,7 @@ impl TimeWaits {
         &mut self,
         now: Time,
         saved: &SavedTimeWait,
-    ) -> Result<Option<(Key, Tuple)>, Invalid> {
+    ) -> Result<Option<(SlotId, Tuple)>, Invalid> {
         let is_so = saved::is_position(saved.rcv_next)
             && saved.rcv_scale <= 14
             && saved.ends.0.is_ipv4() == saved.ends.1.is_ipv4();
@@ -218,14 +218,14 @@ impl TimeWaits {
     }
 
     /// The peer's FIN has come again: "Restart the 2 MSL time-wait timeout."
-    pub(crate) fn restart(&mut self, now: Time, key: Key) {
-        if let Some(entry) = self.slab.get_mut(key) {
+    pub(crate) fn restart(&mut self, now: Time, key: SlotId) {
+        if let Some(entry) = self.slots.get_mut(key) {
             entry.until = now + self.duration_ns;
         }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<TimeWait> {
-        let entry = self.slab.remove(key)?;
+    pub(crate) fn remove(&mut self, key: SlotId) -> Option<TimeWait> {
+        let entry = self.slots.remove(key)?;
         let account = entry.remains.account;
         self.shares.leave(account);
         if self.shares.count(account) == 0 {
@@ -234,18 +234,18 @@ impl TimeWaits {
         Some(entry)
     }
 
-    fn push(&mut self, entry: TimeWait) -> Option<Key> {
+    fn push(&mut self, entry: TimeWait) -> Option<SlotId> {
         let (account, until) = (entry.remains.account, entry.until);
-        let key = self.slab.insert(entry)?;
+        let key = self.slots.insert(entry)?;
         self.order.push_back((until, key));
-        if self.order.len() > 2 * self.slab.len() {
-            self.order.retain(|(_, key)| self.slab.get(*key).is_some());
+        if self.order.len() > 2 * self.len() {
+            self.order.retain(|(_, key)| self.slots.get(*key).is_some());
         }
         self.shares.enter(account);
         let of_account = self.of_accounts.entry(account).or_default();
         of_account.push_back(key);
         if of_account.len() > 2 * self.shares.count(account) {
-            of_account.retain(|key| self.slab.get(*key).is_some());
+            of_account.retain(|key| self.slots.get(*key).is_some());
         }
         Some(key)
     }
@@ -253,11 +253,11 @@ impl TimeWaits {
     /// Has one go if an account may not have more; if it has none, and others have all, it is
     /// anybody's oldest.
     fn make_room(&mut self, account: u32) -> Option<TimeWait> {
-        if self.shares.may_enter(account, self.slab.room()) {
+        if self.shares.may_enter(account, self.slots.room() as usize) {
             return None;
         }
-        let Self { slab, order, of_accounts, .. } = self;
-        let is_there = |key: &Key| slab.get(*key).is_some();
+        let Self { slots, order, of_accounts, .. } = self;
+        let is_there = |key: &SlotId| slots.get(*key).is_some();
         // What is passed over is gone for good: nobody passes it a second time.
         let oldest = match of_accounts.get_mut(&account) {
             Some(own) => core::iter::from_fn(|| own.pop_front()).find(is_there),
@@ -270,7 +270,7 @@ impl TimeWaits {
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<Tuple> {
         while let Some((due, key)) = self.order.front().copied().filter(|(due, _)| *due <= now) {
             self.order.pop_front();
-            let Some(entry) = self.slab.get(key) else {
+            let Some(entry) = self.slots.get(key) else {
                 continue;
             };
             if entry.until > due {
@@ -315,7 +315,7 @@ mod tests {
             all.insert(Time::ZERO, tuple, remains());
             assert!(all.order.len() <= 2 * all.len());
             let own = &all.of_accounts[&7];
-            assert!(own.front().is_some_and(|oldest| all.slab.get(*oldest).is_some()));
+            assert!(own.front().is_some_and(|oldest| all.slots.get(*oldest).is_some()));
         }
         assert_eq!(all.len(), 500);
         let until = Time::from_ns(1_000_000_000);

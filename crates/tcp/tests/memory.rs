@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use clearway_base::Time;
-use clearway_tcp::{Arrival, Config, Extent, Key, Memory, Settings, Stack};
+use clearway_base::{SlotId, Time};
+use clearway_tcp::{Arrival, Config, Extent, Memory, Settings, Stack};
 use clearway_wire::Ecn;
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
@@ -15,11 +15,11 @@ const CONNECTIONS: u32 = 50_000;
 struct Elsewhere;
 
 impl Memory for Elsewhere {
-    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+    fn keep(&mut self, _: SlotId, _: u64, part: Range<u32>) -> Option<Extent> {
         Some(Extent { region: 1, offset: 0, length: part.end - part.start })
     }
 
-    fn discard(&mut self, _: Key, _: Extent) {}
+    fn discard(&mut self, _: SlotId, _: Extent) {}
 }
 
 /// A host with many peers.

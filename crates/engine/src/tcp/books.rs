@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use clearway_tcp::Key;
+use clearway_base::SlotId;
 
 /// Marks the owner tag of a buffer as one of TCP: connections of messages have none with it. The
 /// rest is the connection's place, and a part of its generation.
@@ -13,7 +13,7 @@ const TAG_INDEX_BITS: u32 = 17;
 /// What is noted of a connection.
 #[derive(Debug)]
 pub(super) struct Book {
-    pub(super) key: Key,
+    pub(super) key: SlotId,
     pub(super) channel: u32,
     /// The number of its port.
     pub(super) port: u32,
@@ -46,17 +46,17 @@ pub(super) struct Books {
 }
 
 /// The id by which an app names a connection; none is 0.
-pub(super) fn id(key: Key) -> u64 {
-    key.bits() + 1
+pub(super) fn id(key: SlotId) -> u64 {
+    key.to_bits()
 }
 
 /// What a buffer of a connection remembers.
-pub(super) fn tag(key: Key) -> u32 {
-    TAG | (key.generation() << TAG_INDEX_BITS & !TAG) | key.index()
+pub(super) fn tag(key: SlotId) -> u32 {
+    TAG | (key.generation << TAG_INDEX_BITS & !TAG) | key.slot
 }
 
 impl Books {
-    pub(super) fn open(&mut self, key: Key, channel: u32, port: u32, connecting: Option<u64>) {
+    pub(super) fn open(&mut self, key: SlotId, channel: u32, port: u32, connecting: Option<u64>) {
         self.insert(Book {
             key,
             channel,
@@ -73,7 +73,7 @@ impl Books {
     }
 
     pub(super) fn insert(&mut self, book: Book) {
-        let (place, channel) = (book.key.index(), book.channel);
+        let (place, channel) = (book.key.slot, book.channel);
         if self.books.len() <= place as usize {
             self.books.resize_with(place as usize + 1, || None);
         }
@@ -81,12 +81,12 @@ impl Books {
         self.channels.entry(channel).or_default().insert(place);
     }
 
-    pub(super) fn remove(&mut self, key: Key) -> Option<Book> {
+    pub(super) fn remove(&mut self, key: SlotId) -> Option<Book> {
         self.set_ahead(key, 0);
-        let place = self.books.get_mut(key.index() as usize)?;
+        let place = self.books.get_mut(key.slot as usize)?;
         let book = place.take_if(|book| book.key == key)?;
         if let Some(places) = self.channels.get_mut(&book.channel) {
-            places.remove(&key.index());
+            places.remove(&key.slot);
             if places.is_empty() {
                 self.channels.remove(&book.channel);
             }
@@ -95,30 +95,30 @@ impl Books {
     }
 
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<&Book> {
-        self.books.get(key.index() as usize)?.as_ref().filter(|book| book.key == key)
+    pub(super) fn get(&self, key: SlotId) -> Option<&Book> {
+        self.books.get(key.slot as usize)?.as_ref().filter(|book| book.key == key)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Book> {
-        self.books.get_mut(key.index() as usize)?.as_mut().filter(|book| book.key == key)
+    pub(super) fn get_mut(&mut self, key: SlotId) -> Option<&mut Book> {
+        self.books.get_mut(key.slot as usize)?.as_mut().filter(|book| book.key == key)
     }
 
     /// Bytes that a connection has out of order.
     #[inline]
-    pub(super) fn ahead_bytes(&self, key: Key) -> u64 {
+    pub(super) fn ahead_bytes(&self, key: SlotId) -> u64 {
         self.get(key).map_or(0, |book| book.ahead_bytes)
     }
 
     /// So many they are now.
-    pub(super) fn set_ahead(&mut self, key: Key, bytes: u64) {
+    pub(super) fn set_ahead(&mut self, key: SlotId, bytes: u64) {
         let Some(book) = self.get_mut(key).filter(|book| book.ahead_bytes != bytes) else { return };
-        let before = (core::mem::replace(&mut book.ahead_bytes, bytes), key.index());
+        let before = (core::mem::replace(&mut book.ahead_bytes, bytes), key.slot);
         let channel = book.channel;
         let of_channel = self.ahead.entry(channel).or_default();
         of_channel.remove(&before);
         if bytes > 0 {
-            of_channel.insert((bytes, key.index()));
+            of_channel.insert((bytes, key.slot));
         }
         if of_channel.is_empty() {
             self.ahead.remove(&channel);
@@ -126,7 +126,7 @@ impl Books {
     }
 
     /// Which connection of a channel has most out of order, and how much.
-    pub(super) fn most_ahead(&self, channel: u32) -> Option<(u64, Key)> {
+    pub(super) fn most_ahead(&self, channel: u32) -> Option<(u64, SlotId)> {
         let (bytes, place) = *self.ahead.get(&channel)?.last()?;
         Some((bytes, self.at(place as usize)?.key))
     }
@@ -134,25 +134,25 @@ impl Books {
     /// The connection that the app of a channel means, if it has it.
     #[inline]
     pub(super) fn find(&mut self, channel: u32, id: u64) -> Option<&mut Book> {
-        let place = id.checked_sub(1)? as u32;
-        let book = self.books.get_mut(place as usize)?.as_mut()?;
-        (book.channel == channel && self::id(book.key) == id).then_some(book)
+        let key = SlotId::of_bits(id);
+        let book = self.books.get_mut(key.slot as usize)?.as_mut()?;
+        (book.channel == channel && book.key == key).then_some(book)
     }
 
     /// The connection of a channel that a buffer with this tag belongs to, if it lives on.
-    pub(super) fn find_tag(&self, channel: u32, tag: u32) -> Option<Key> {
+    pub(super) fn find_tag(&self, channel: u32, tag: u32) -> Option<SlotId> {
         let place = tag & ((1 << TAG_INDEX_BITS) - 1);
         let book = self.books.get(place as usize)?.as_ref()?;
         (book.channel == channel && self::tag(book.key) == tag).then_some(book.key)
     }
 
     /// The connections of a channel, so many at most.
-    pub(super) fn of_channel(&self, channel: u32, most: usize) -> Vec<Key> {
+    pub(super) fn of_channel(&self, channel: u32, most: usize) -> Vec<SlotId> {
         self.books_of(channel).map(|book| book.key).take(most).collect()
     }
 
     /// Those of one of its ports.
-    pub(super) fn of_port(&self, channel: u32, port: u32) -> Vec<Key> {
+    pub(super) fn of_port(&self, channel: u32, port: u32) -> Vec<SlotId> {
         let of_port = self.books_of(channel).filter(|book| book.port == port);
         of_port.map(|book| book.key).collect()
     }

@@ -11,7 +11,7 @@ use clearway_wire::digest::Digest;
 use clearway_wire::tcp;
 
 use super::Tcp;
-use super::paths::Way;
+use super::paths::TcpPath;
 use crate::channels::Channels;
 use crate::common::Common;
 use crate::component::{Outlet, Sending};
@@ -56,7 +56,7 @@ impl Tcp {
     ) -> usize {
         let (interface, stack) = (common.host.own_mut(), &self.stack);
         let is_silent = |key| stack.is_silent(key);
-        let Some(Way { path, is_here }) = self.paths.find(now, interface, transmit, is_silent)
+        let Some(TcpPath { path, is_here }) = self.paths.find(now, interface, transmit, is_silent)
         else {
             common.counters.packets_unresolved += 1;
             return 0;

@@ -1,8 +1,8 @@
 //! What apps are told: connections that have come, bytes, sends that are finished, ends.
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 use clearway_channel::{Code, Completion};
-use clearway_tcp::{End, Event, Key, Listener, Readiness, Stack};
+use clearway_tcp::{End, Event, Listener, Readiness, Stack};
 
 use super::Tcp;
 use super::books::{self, Book};
@@ -57,7 +57,7 @@ impl Tcp {
         &mut self,
         channels: &mut Channels,
         now: Time,
-        key: Key,
+        key: SlotId,
         channel: Option<u32>,
     ) {
         self.stack.abort(now, key);
@@ -68,7 +68,7 @@ impl Tcp {
         );
     }
 
-    fn tell_of(&mut self, channels: &mut Channels, now: Time, key: Key, readiness: Readiness) {
+    fn tell_of(&mut self, channels: &mut Channels, now: Time, key: SlotId, readiness: Readiness) {
         if readiness.contains(Readiness::OPEN) {
             self.tell_connected(channels, key);
         }
@@ -81,7 +81,7 @@ impl Tcp {
         }
     }
 
-    fn tell_connected(&mut self, channels: &mut Channels, key: Key) {
+    fn tell_connected(&mut self, channels: &mut Channels, key: SlotId) {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(local) = self.stack.info(key).map(|info| info.local) else { return };
         if let Some(token) = book.connecting.take()
@@ -92,7 +92,7 @@ impl Tcp {
     }
 
     /// Tells of bytes that have come, if there are some, and of sends that are finished.
-    fn tell_moved(&mut self, channels: &mut Channels, key: Key, has_received: bool) {
+    fn tell_moved(&mut self, channels: &mut Channels, key: SlotId, has_received: bool) {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(app) = channels.channel(book.channel) else { return };
         let mut finished = 0;
@@ -117,7 +117,7 @@ impl Tcp {
         }
     }
 
-    fn tell_finished(&mut self, channels: &mut Channels, key: Key) {
+    fn tell_finished(&mut self, channels: &mut Channels, key: SlotId) {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(app) = channels.channel(book.channel) else { return };
         if !core::mem::replace(&mut book.is_finished, true) && !book.is_closing {
@@ -126,7 +126,7 @@ impl Tcp {
     }
 
     /// A connection is over: its sends are, too.
-    fn end(&mut self, channels: &mut Channels, now: Time, key: Key) {
+    fn end(&mut self, channels: &mut Channels, now: Time, key: SlotId) {
         let code = self.stack.status(key).map_or(Code::Closed, |status| code_of(status.end));
         let is_finished = self.stack.status(key).is_some_and(|status| status.is_finished);
         let Some(channel) = self.books.get(key).map(|book| book.channel) else { return };

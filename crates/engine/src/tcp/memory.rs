@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use clearway_base::SlotId;
 use clearway_channel::Buffer;
-use clearway_tcp::{Extent, Key, Listener, Memory};
+use clearway_tcp::{Extent, Listener, Memory};
 
 use super::Tcp;
 use super::books::{self, Books};
@@ -59,7 +60,7 @@ impl<'a> Keeper<'a> {
 
     /// The channel of a connection, and what it has been told of.
     #[inline]
-    fn whose(&self, connection: Key) -> (Option<u32>, u64) {
+    fn whose(&self, connection: SlotId) -> (Option<u32>, u64) {
         match self.books.get(connection) {
             Some(book) => (Some(book.channel), book.received),
             None => (self.channel, 0),
@@ -69,7 +70,7 @@ impl<'a> Keeper<'a> {
     #[inline]
     fn put(
         &mut self,
-        connection: Key,
+        connection: SlotId,
         channel: Option<u32>,
         part: Range<u32>,
         is_next: bool,
@@ -106,7 +107,7 @@ fn pieces<'a>(payloads: &[&'a [u8]], part: Range<u32>) -> impl Iterator<Item = &
 
 impl Memory for Keeper<'_> {
     #[inline]
-    fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
+    fn keep(&mut self, connection: SlotId, position: u64, part: Range<u32>) -> Option<Extent> {
         let (channel, received) = self.whose(connection);
         let (is_next, length) = (position == received, u64::from(part.end - part.start));
         let kept = self.put(connection, channel, part, is_next);
@@ -121,11 +122,11 @@ impl Memory for Keeper<'_> {
         kept
     }
 
-    fn offered(&mut self, _: Key, listener: Listener) {
+    fn offered(&mut self, _: SlotId, listener: Listener) {
         self.channel = self.ports.of_listener(listener).map(|(channel, _)| channel);
     }
 
-    fn discard(&mut self, connection: Key, extent: Extent) {
+    fn discard(&mut self, connection: SlotId, extent: Extent) {
         let channel = self.whose(connection).0.and_then(|id| self.channels.channel(id));
         if let Some(channel) = channel {
             channel.throw_away(extent.region);

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use clearway_base::Time;
-use clearway_tcp::{Key, Transmit};
+use clearway_base::{SlotId, Time};
+use clearway_tcp::Transmit;
 use clearway_wire::protocol;
 
 use crate::ip::{Interface, Path, Resolution};
@@ -15,7 +15,7 @@ const STRANGERS_MAX: usize = 64;
 
 /// How to get somewhere.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct TcpPath {
     pub(super) path: Path,
     /// It is this host: nothing leaves.
     pub(super) is_here: bool,
@@ -24,8 +24,8 @@ pub(super) struct Way {
 /// That of a connection.
 #[derive(Debug)]
 struct Known {
-    owner: Key,
-    way: Way,
+    owner: SlotId,
+    way: TcpPath,
     /// Something that was sent over it has been acknowledged since it was last asked for.
     is_confirmed: bool,
 }
@@ -35,7 +35,7 @@ struct Known {
 pub(super) struct Paths {
     /// By the places of their connections' keys.
     connections: Vec<Option<Known>>,
-    strangers: VecDeque<Way>,
+    strangers: VecDeque<TcpPath>,
 }
 
 impl Paths {
@@ -47,10 +47,10 @@ impl Paths {
         now: Time,
         interface: &mut Interface,
         transmit: &Transmit,
-        is_silent: impl FnOnce(Key) -> bool,
-    ) -> Option<&Way> {
+        is_silent: impl FnOnce(SlotId) -> bool,
+    ) -> Option<&TcpPath> {
         let Some(key) = transmit.connection else { return self.of_stranger(transmit) };
-        let place = key.index() as usize;
+        let place = key.slot as usize;
         let known = self.connections.get(place).and_then(Option::as_ref);
         let is_current = known
             .is_some_and(|known| known.owner == key && interface.is_current(now, &known.way.path));
@@ -67,10 +67,10 @@ impl Paths {
         now: Time,
         interface: &mut Interface,
         transmit: &Transmit,
-        key: Key,
+        key: SlotId,
         is_silent: bool,
     ) {
-        let place = key.index() as usize;
+        let place = key.slot as usize;
         if self.connections.len() <= place {
             self.connections.resize_with(place + 1, || None);
         }
@@ -85,9 +85,9 @@ impl Paths {
         }
         let here = interface.path_here(now, from, to, protocol::TCP);
         let way = match here {
-            Some(path) => Some(Way { path, is_here: true }),
+            Some(path) => Some(TcpPath { path, is_here: true }),
             None => match interface.path(now, from, to, protocol::TCP) {
-                Resolution::Known(path) => Some(Way { path, is_here: false }),
+                Resolution::Known(path) => Some(TcpPath { path, is_here: false }),
                 Resolution::Pending | Resolution::Unreachable => {
                     let old = old.map(|known| known.way);
                     let old = old.or_else(|| self.of_stranger(transmit).cloned());
@@ -98,7 +98,7 @@ impl Paths {
         self.connections[place] = way.map(|way| Known { owner: key, way, is_confirmed: false });
     }
 
-    fn of_stranger(&self, transmit: &Transmit) -> Option<&Way> {
+    fn of_stranger(&self, transmit: &Transmit) -> Option<&TcpPath> {
         let (from, to) = (transmit.from.ip(), transmit.to.ip());
         let mut newest_first = self.strangers.iter().rev();
         newest_first.find(|way| way.path.destination() == to && way.path.source() == from)
@@ -106,14 +106,14 @@ impl Paths {
 
     /// The peer of a connection has acknowledged something that was sent to it.
     #[inline]
-    pub(super) fn confirm(&mut self, key: Key) {
-        if let Some(Some(known)) = self.connections.get_mut(key.index() as usize) {
+    pub(super) fn confirm(&mut self, key: SlotId) {
+        if let Some(Some(known)) = self.connections.get_mut(key.slot as usize) {
             known.is_confirmed |= known.owner == key;
         }
     }
 
     /// Takes the way back of a segment that is answered.
-    pub(super) fn prepare(&mut self, way: Way) {
+    pub(super) fn prepare(&mut self, way: TcpPath) {
         let is_there = self.strangers.back().is_some_and(|last| {
             last.path.destination() == way.path.destination()
                 && last.path.source() == way.path.source()

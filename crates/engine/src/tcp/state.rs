@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
-use clearway_tcp::{Counters, Key, Listener, Saved, Stack};
+use clearway_base::{SlotId, Time};
+use clearway_tcp::{Counters, Listener, Saved, Stack};
 use serde::{Deserialize, Serialize};
 
 use super::books::{Book, Books};
@@ -144,7 +144,7 @@ impl Tcp {
     /// Each connection is somebody's, and its bytes are in that app's memory. Which of the receive
     /// pool are whose is looked at elsewhere.
     fn check_connections(&self, channels: &Channels) -> Result<(), Invalid> {
-        let owned: HashSet<Key> =
+        let owned: HashSet<SlotId> =
             self.stack.connections().filter(|key| self.stack.is_owned(*key)).collect();
         ensure(owned.len() == self.books.count(), "a connection of nobody, or a book of nothing")?;
         for book in self.books.iter() {
@@ -173,7 +173,7 @@ impl Ports {
                 channel: port.channel,
                 address: port.spec.address,
                 port: port.spec.port,
-                listener: port.listener.map(Listener::bits),
+                listener: port.listener.map(Listener::to_bits),
                 rights: port.spec.rights.save(),
             })
             .collect();
@@ -195,7 +195,7 @@ impl Ports {
             let spec = TcpPortSpec { address, port, rights: rights.restore()? };
             ports.insert(switch, channel, number, spec);
             let Some(bits) = listener else { continue };
-            let found = stack.listeners_on(address, port).find(|one| one.bits() == bits);
+            let found = stack.listeners_on(address, port).find(|one| one.to_bits() == bits);
             let listener = found.ok_or(Invalid("a port of a listener that is not there"))?;
             ensure(ports.of_listener(listener).is_none(), "a listener at two ports")?;
             ports.set_listener(number, Some(listener));
@@ -208,7 +208,7 @@ impl Ports {
 impl Books {
     fn save(&self) -> Vec<BookState> {
         let save = |book: &Book| BookState {
-            key: book.key.bits(),
+            key: book.key.to_bits(),
             channel: book.channel,
             port: book.port,
             connecting: book.connecting,
@@ -225,9 +225,9 @@ impl Books {
     fn restore(saved: Vec<BookState>) -> Result<Self, Invalid> {
         let mut books = Self::default();
         for saved in saved {
-            let key = Key::from_bits(saved.key);
-            ensure(key.index() < super::CONNECTIONS_MAX, "a place that there is not")?;
-            ensure(books.at(key.index() as usize).is_none(), "two books of one connection")?;
+            let key = SlotId::of_bits(saved.key);
+            ensure(key.slot < super::CONNECTIONS_MAX, "a place that there is not")?;
+            ensure(books.at(key.slot as usize).is_none(), "two books of one connection")?;
             books.open(key, saved.channel, saved.port, saved.connecting);
             let Some(book) = books.get_mut(key) else { continue };
             (book.submitted, book.sent, book.sent_told) =

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 use clearway_congestion::Pacer;
 use clearway_wire::tcp::{Flags, Options, Repr};
 
@@ -15,7 +15,6 @@ use crate::rcv::{Receive, scale_for};
 use crate::seq;
 use crate::snd::Send;
 use crate::state::State;
-use crate::table::Key;
 use crate::timers::Timer;
 use crate::timestamps::Timestamps;
 
@@ -122,7 +121,7 @@ impl Connection {
     pub(super) fn handle_syn_sent(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) -> Reply {
@@ -167,7 +166,7 @@ impl Connection {
     /// the segment, queue them for processing after the ESTABLISHED state has been reached".
     fn open_simultaneously(
         &mut self,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) -> Reply {
@@ -185,7 +184,7 @@ impl Connection {
     fn handle_rest_of_syn(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) {

@@ -1,6 +1,6 @@
 //! What a segment does: RFC 9293, section 3.10.7.4, in its order.
 
-use clearway_base::{MILLISECOND, Time};
+use clearway_base::{MILLISECOND, SlotId, Time};
 use clearway_wire::tcp::Flags;
 
 use super::{Arrival, Connection};
@@ -10,7 +10,6 @@ use crate::extent::Memory;
 use crate::rcv::Received;
 use crate::seq;
 use crate::state::State;
-use crate::table::Key;
 use crate::timers::Timer;
 
 /// What is answered at once, besides what [`Connection::poll_transmit`] will give.
@@ -28,7 +27,7 @@ impl Connection {
     pub(crate) fn handle_segment(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) -> Reply {
@@ -47,7 +46,7 @@ impl Connection {
     fn handle_synchronized(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) -> Reply {
@@ -205,7 +204,7 @@ impl Connection {
     fn handle_data(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         start: u64,
         arrival: &Arrival,
         memory: &mut impl Memory,
@@ -231,7 +230,7 @@ impl Connection {
     pub(super) fn handle_payload(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         start: u64,
         arrival: &Arrival,
         memory: &mut impl Memory,

@@ -10,7 +10,7 @@ use crate::event::Readiness;
 use crate::mtu::SegmentSize;
 use crate::rcv::Receive;
 use crate::rto::Rto;
-use crate::saved::{Invalid, SavedAgreement, SavedConnection, SavedKey, ensure};
+use crate::saved::{Invalid, SavedAgreement, SavedConnection, ensure};
 use crate::scoreboard::Scoreboard;
 use crate::snd::Send;
 use crate::state::State;
@@ -23,11 +23,10 @@ const DEADLINE_NS_MAX: u64 = 600 * SECOND;
 const OUTSTANDING_MAX: u64 = 128 << 20;
 
 impl Connection {
-    pub(crate) fn save(&self, key: SavedKey) -> SavedConnection {
+    pub(crate) fn save(&self) -> SavedConnection {
         let (mtus, segment_bytes) = self.size.save();
         let deadline = |timer| self.timers.is_set(timer).then(|| self.timers.get(timer));
         SavedConnection {
-            key,
             is_offered: false,
             is_forgotten: false,
             ends: (self.local, self.remote),

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use core::ops::Range;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 use clearway_congestion::{CongestionControl, Speed};
 use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks};
 
@@ -14,7 +14,6 @@ use crate::ecn;
 use crate::recovery::Phase;
 use crate::snd::Eagerness;
 use crate::state::State;
-use crate::table::Key;
 use crate::timers::Timer;
 
 /// A segment that is to leave: what its header says, and which bytes follow.
@@ -27,7 +26,7 @@ pub struct Transmit {
     /// The header. The checksum is the caller's affair.
     pub repr: Repr,
     /// The connection, if the segment is of one.
-    pub connection: Option<Key>,
+    pub connection: Option<SlotId>,
     /// Which bytes follow: [`crate::Stack::extents`] says where they are.
     pub payload: Range<u64>,
     /// If more bytes than this follow, they are of several segments, each but the last with so
@@ -66,7 +65,7 @@ impl Connection {
     /// The next segment, with at most `most` bytes; more than fit into one are given only if `most`
     /// allows it. `key` is the connection's own.
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, now: Time, key: Key, most: u32) -> Option<Transmit> {
+    pub(crate) fn poll_transmit(&mut self, now: Time, key: SlotId, most: u32) -> Option<Transmit> {
         let mut transmit = self.next_transmit(now, most);
         if let Some(transmit) = &mut transmit {
             transmit.connection = Some(key);

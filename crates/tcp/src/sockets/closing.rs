@@ -1,11 +1,10 @@
 //! How sockets end, and what of them goes on until all is sent.
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 
 use super::entry::Phase;
 use super::{Fault, Owner, Socket, Sockets, is_over};
 use crate::state::State;
-use crate::table::Key;
 
 impl Sockets {
     /// Nothing will be received, or sent, any more.
@@ -85,7 +84,7 @@ impl Sockets {
         &mut self,
         now: Time,
         socket: Socket,
-        key: Key,
+        key: SlotId,
         owner: &mut impl Owner,
     ) {
         if self.stack.status(key).is_none_or(|status| is_over(&status)) {
@@ -95,7 +94,7 @@ impl Sockets {
     }
 
     /// A connection is nobody's any more.
-    pub(super) fn forget(&mut self, now: Time, key: Key, owner: &mut impl Owner) {
+    pub(super) fn forget(&mut self, now: Time, key: SlotId, owner: &mut impl Owner) {
         while let Some(extent) = self.stack.pop_sent(key) {
             owner.sent(extent);
         }

@@ -4,8 +4,9 @@ use core::net::SocketAddr;
 
 use super::ports::{Claim, Place};
 use super::{Family, Fault, SocketOptions};
+use clearway_base::SlotId;
+
 use crate::stack::Listener;
-use crate::table::Key;
 
 /// What a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub(super) enum Phase {
     /// With its backlog.
     Listening(Listener, u32),
     /// Or about to be, or no longer.
-    Connected(Key),
+    Connected(SlotId),
 }
 
 /// A socket.

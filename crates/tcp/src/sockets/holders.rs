@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use clearway_base::SlotId;
+
 use super::Socket;
-use crate::table::Key;
 
 /// Sockets that have a port.
 #[derive(Debug, Default)]
 pub(super) struct Holders(BTreeSet<(u16, Socket)>);
 
 /// Before all others.
-const FIRST: Socket = Socket(Key { index: 0, generation: 0 });
+const FIRST: Socket = Socket(SlotId { slot: 0, generation: 0 });
 
 impl Holders {
     pub(super) fn add(&mut self, port: u16, socket: Socket) {

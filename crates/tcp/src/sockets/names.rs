@@ -1,8 +1,9 @@
 //! Which sockets the connections and the listeners of the stack are.
 
+use clearway_base::SlotId;
+
 use super::Socket;
 use crate::stack::Listener;
-use crate::table::Key;
 
 /// Sockets by the indexes of connections, and of listeners.
 #[derive(Debug, Default)]
@@ -12,15 +13,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of_connection(&self, key: Key) -> Option<Socket> {
-        self.of_connections.get(key.index() as usize).copied().flatten()
+    pub(super) fn of_connection(&self, key: SlotId) -> Option<Socket> {
+        self.of_connections.get(key.slot as usize).copied().flatten()
     }
 
     pub(super) fn of_listener(&self, listener: Listener) -> Option<Socket> {
-        self.of_listeners.get(listener.0.index() as usize).copied().flatten()
+        self.of_listeners.get(listener.0.slot as usize).copied().flatten()
     }
 
-    pub(super) fn set_connection(&mut self, key: Key, socket: Option<Socket>) {
+    pub(super) fn set_connection(&mut self, key: SlotId, socket: Option<Socket>) {
         note(&mut self.of_connections, key, socket);
     }
 
@@ -29,8 +30,8 @@ impl Names {
     }
 }
 
-fn note(sockets: &mut Vec<Option<Socket>>, key: Key, socket: Option<Socket>) {
-    let index = key.index() as usize;
+fn note(sockets: &mut Vec<Option<Socket>>, key: SlotId, socket: Option<Socket>) {
+    let index = key.slot as usize;
     if sockets.len() <= index {
         sockets.resize(index + 1, None);
     }

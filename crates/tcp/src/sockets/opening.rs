@@ -88,7 +88,7 @@ impl Sockets {
         let Phase::Listening(listener, _) = entry.phase else {
             return Err(Fault::Invalid);
         };
-        if self.table.is_full() {
+        if self.table.room() == 0 {
             return Err(Fault::Full);
         }
         let (family, options) = (entry.family, entry.options);

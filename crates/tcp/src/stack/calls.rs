@@ -3,13 +3,13 @@
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 
 use super::{Entry, Error, Stack};
 use crate::config::Settings;
 use crate::connection::{Connecting, Connection, Info, Refused, Status};
 use crate::extent::{Extent, Memory};
-use crate::table::{Key, Tuple, is_of_one_host};
+use crate::tuple::{Tuple, is_of_one_host};
 
 impl Stack {
     /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that
@@ -23,7 +23,7 @@ impl Stack {
         remote: SocketAddr,
         mtu: u16,
         settings: Settings,
-    ) -> Result<Key, Error> {
+    ) -> Result<SlotId, Error> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Family);
         }
@@ -75,7 +75,7 @@ impl Stack {
 
     /// Appends bytes to what a connection sends. They are the stack's until [`Stack::pop_sent`]
     /// gives them back.
-    pub fn send(&mut self, key: Key, extent: Extent) -> Result<(), Error> {
+    pub fn send(&mut self, key: SlotId, extent: Extent) -> Result<(), Error> {
         let sent = self.connections.send(key, extent).ok_or(Error::Unknown)?;
         sent.map_err(|refused| match refused {
             Refused::Closed => Error::Closed,
@@ -85,41 +85,41 @@ impl Stack {
 
     /// Extents that need not be kept any longer, in the order of [`Stack::send`]: acknowledged, or,
     /// if the connection is over, of no use.
-    pub fn pop_sent(&mut self, key: Key) -> Option<Extent> {
+    pub fn pop_sent(&mut self, key: SlotId) -> Option<Extent> {
         self.connections.get_mut(key)?.pop_sent()
     }
 
     /// The next bytes that have come. They are the caller's; the window stays smaller by them until
     /// [`Stack::release`].
-    pub fn recv(&mut self, key: Key) -> Option<Extent> {
+    pub fn recv(&mut self, key: SlotId) -> Option<Extent> {
         self.connections.get_mut(key)?.recv()
     }
 
     /// The same, but of a piece that is longer than `most` bytes only so many.
-    pub fn recv_at_most(&mut self, key: Key, most: u32) -> Option<Extent> {
+    pub fn recv_at_most(&mut self, key: SlotId, most: u32) -> Option<Extent> {
         self.connections.get_mut(key)?.recv_at_most(most)
     }
 
     /// What [`Stack::recv`] would give, which stays where it is.
-    pub fn unread(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
+    pub fn unread(&self, key: SlotId) -> impl Iterator<Item = Extent> + '_ {
         self.connections.get(key).into_iter().flat_map(Connection::unread)
     }
 
     /// All that has come and nobody has taken: what [`Stack::recv`] would give, and what is out of
     /// order.
-    pub fn received(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
+    pub fn received(&self, key: SlotId) -> impl Iterator<Item = Extent> + '_ {
         self.connections.get(key).into_iter().flat_map(Connection::received)
     }
 
     /// Bytes that have come out of order.
     #[must_use]
-    pub fn ahead_bytes(&self, key: Key) -> u64 {
+    pub fn ahead_bytes(&self, key: SlotId) -> u64 {
         self.connections.get(key).map_or(0, Connection::ahead_bytes)
     }
 
     /// Gives half of what a connection has out of order back to `memory`, for others: its peer
     /// sends that again.
-    pub fn renege(&mut self, key: Key, memory: &mut impl Memory) {
+    pub fn renege(&mut self, key: SlotId, memory: &mut impl Memory) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let counters = &mut self.counters;
         connection.renege(|extent| {
@@ -129,30 +129,30 @@ impl Stack {
     }
 
     /// The caller is done with so many bytes of what it got from [`Stack::recv`].
-    pub fn release(&mut self, key: Key, bytes: u64) {
+    pub fn release(&mut self, key: SlotId, bytes: u64) {
         self.connections.change(key, |connection| connection.release(bytes));
     }
 
     /// There will be nothing more to send; what the peer sends is still received.
-    pub fn shutdown(&mut self, key: Key) {
+    pub fn shutdown(&mut self, key: SlotId) {
         self.connections.change(key, Connection::shutdown);
     }
 
     /// Lets go of a connection: what was given to be sent is sent, and nothing more is received.
-    pub fn close(&mut self, now: Time, key: Key) {
+    pub fn close(&mut self, now: Time, key: SlotId) {
         self.connections.change(key, |connection| connection.close(now));
         self.settle(now, key);
     }
 
     /// Gives up a connection: the peer gets a reset.
-    pub fn abort(&mut self, now: Time, key: Key) {
+    pub fn abort(&mut self, now: Time, key: SlotId) {
         self.connections.change(key, Connection::abort);
         self.settle(now, key);
     }
 
     /// The key will not be used again. What has been received and not taken goes back to `memory`;
     /// what was to be sent, to whoever calls [`Stack::pop_sent`] before.
-    pub fn forget(&mut self, now: Time, key: Key, memory: &mut impl Memory) {
+    pub fn forget(&mut self, now: Time, key: SlotId, memory: &mut impl Memory) {
         let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
@@ -165,57 +165,57 @@ impl Stack {
 
     /// What is set for a connection.
     #[must_use]
-    pub fn settings(&self, key: Key) -> Option<&Settings> {
+    pub fn settings(&self, key: SlotId) -> Option<&Settings> {
         self.connections.get(key).map(Connection::settings)
     }
 
     /// Sets it anew. What is agreed on at the beginning stays as it is.
-    pub fn set_settings(&mut self, key: Key, settings: Settings) {
+    pub fn set_settings(&mut self, key: SlotId, settings: Settings) {
         self.connections.change(key, |connection| connection.set_settings(settings));
     }
 
     /// Acknowledges what comes at once, for a while, and what has come; or as late as may be.
-    pub fn set_quick_acks(&mut self, key: Key, are_quick: bool) {
+    pub fn set_quick_acks(&mut self, key: SlotId, are_quick: bool) {
         self.connections.change(key, |connection| connection.set_quick_acks(are_quick));
     }
 
     /// What its owner has to know of a connection to do something with it.
     #[must_use]
-    pub fn status(&self, key: Key) -> Option<Status> {
+    pub fn status(&self, key: SlotId) -> Option<Status> {
         self.connections.get(key).map(Connection::status)
     }
 
     /// True if what a connection has sent was sent again, and still not acknowledged.
     #[must_use]
-    pub fn is_silent(&self, key: Key) -> bool {
+    pub fn is_silent(&self, key: SlotId) -> bool {
         self.connections.get(key).is_some_and(Connection::is_silent)
     }
 
     /// What can be told of a connection.
     #[must_use]
-    pub fn info(&self, key: Key) -> Option<Info> {
+    pub fn info(&self, key: SlotId) -> Option<Info> {
         self.connections.get(key).map(Connection::info)
     }
 
     /// All connections.
-    pub fn connections(&self) -> impl Iterator<Item = Key> + '_ {
+    pub fn connections(&self) -> impl Iterator<Item = SlotId> + '_ {
         self.connections.keys()
     }
 
     /// True if a connection is its owner's: it waits at no listener, and its owner has not let go
     /// of it.
     #[must_use]
-    pub fn is_owned(&self, key: Key) -> bool {
+    pub fn is_owned(&self, key: SlotId) -> bool {
         self.connections.is_owned(key)
     }
 
     /// What a connection was given to be sent and has not given back, in order.
-    pub fn outstanding(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
+    pub fn outstanding(&self, key: SlotId) -> impl Iterator<Item = Extent> + '_ {
         self.connections.get(key).into_iter().flat_map(Connection::outstanding)
     }
 
     /// Where the bytes `range` of a connection's [`crate::Transmit`] are, in order.
-    pub fn extents(&self, key: Key, range: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
+    pub fn extents(&self, key: SlotId, range: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
         let connection = self.connections.get(key);
         connection.into_iter().flat_map(move |it| it.extents(range.clone()))
     }

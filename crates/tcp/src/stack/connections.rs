@@ -3,14 +3,13 @@
 
 use std::collections::VecDeque;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, SlotState, Slots, Time};
 
 use crate::connection::{Arrival, Connection, Refused, Reply, Transmit};
 use crate::deadlines::Deadlines;
 use crate::event::Readiness;
 use crate::extent::{Extent, Memory};
 use crate::saved::{Invalid, SavedConnection};
-use crate::table::{Key, Slab};
 
 /// A connection and what the stack notes of it.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl Slot {
 
     /// Has it polled if it may have something to send.
     #[inline]
-    fn mark_ready(&mut self, key: Key, ready: &mut VecDeque<Key>) {
+    fn mark_ready(&mut self, key: SlotId, ready: &mut VecDeque<SlotId>) {
         if self.is_to_be_polled() && !core::mem::replace(&mut self.is_ready, true) {
             ready.push_back(key);
         }
@@ -49,7 +48,7 @@ impl Slot {
 
     /// Has its owner told if there is something to tell.
     #[inline]
-    fn mark_changed(&mut self, key: Key, changed: &mut VecDeque<Key>) {
+    fn mark_changed(&mut self, key: SlotId, changed: &mut VecDeque<SlotId>) {
         let is_changed = !self.connection.readiness().is_empty();
         if is_changed && !core::mem::replace(&mut self.is_changed, true) {
             changed.push_back(key);
@@ -59,11 +58,11 @@ impl Slot {
     /// Has it looked at by its next deadline. One that has moved away, as most do, costs nothing
     /// until the one before it is due.
     #[inline]
-    fn arm(&mut self, key: Key, deadlines: &mut Deadlines) {
+    fn arm(&mut self, key: SlotId, deadlines: &mut Deadlines) {
         let deadline = self.connection.next_timeout();
         if deadline < self.armed {
             self.armed = deadline;
-            deadlines.set(key.index, deadline);
+            deadlines.set(key.slot, deadline);
         }
     }
 
@@ -77,89 +76,80 @@ impl Slot {
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Connections {
-    slots: Slab<Slot>,
+    slots: Slots<Slot>,
     deadlines: Deadlines,
     /// Those that may have something to send, and that have something to tell.
-    ready: VecDeque<Key>,
-    changed: VecDeque<Key>,
+    ready: VecDeque<SlotId>,
+    changed: VecDeque<SlotId>,
 }
 
 impl Connections {
     /// None, and room for so many.
     pub(super) fn new(max: u32) -> Self {
-        Self::of(Slab::new(max))
+        Self::of(Slots::new(max))
     }
 
-    fn of(slots: Slab<Slot>) -> Self {
+    fn of(slots: Slots<Slot>) -> Self {
         let (ready, changed) = (VecDeque::new(), VecDeque::new());
         Self { slots, deadlines: Deadlines::default(), ready, changed }
     }
 
-    pub(super) fn save(&self) -> Vec<SavedConnection> {
-        let save = |(key, slot): (Key, &Slot)| {
-            let (is_offered, is_forgotten) = (slot.is_offered, slot.is_forgotten);
-            SavedConnection { is_offered, is_forgotten, ..slot.connection.save(key.saved()) }
-        };
-        self.slots.iter().map(save).collect()
+    pub(super) fn save(&self) -> Vec<SlotState<SavedConnection>> {
+        self.slots.save(|slot| SavedConnection {
+            is_offered: slot.is_offered,
+            is_forgotten: slot.is_forgotten,
+            ..slot.connection.save()
+        })
     }
 
-    /// Those that were saved; `generation` is what [`Connections::next_generation`] was.
+    /// Those that were saved.
     pub(super) fn restore(
         now: Time,
         max: u32,
-        generation: u32,
-        saved: Vec<SavedConnection>,
+        saved: Vec<SlotState<SavedConnection>>,
     ) -> Result<Self, Invalid> {
-        let mut slots = Vec::with_capacity(saved.len());
-        for saved in saved {
-            let key = Key::restored(saved.key);
+        let restore = |saved: SavedConnection| {
             let (is_offered, is_forgotten) = (saved.is_offered, saved.is_forgotten);
             let connection = Connection::restore(now, saved)?;
-            slots.push((key, Slot { is_offered, is_forgotten, ..Slot::new(connection) }));
-        }
-        let slots = Slab::restore(max, generation, slots);
-        Ok(Self::of(slots.ok_or(Invalid("two connections have one place"))?))
-    }
-
-    /// No connection has had a key of this generation.
-    pub(super) fn next_generation(&self) -> u32 {
-        self.slots.next_generation()
+            Ok(Slot { is_offered, is_forgotten, ..Slot::new(connection) })
+        };
+        Ok(Self::of(Slots::restore(max, saved, restore)?))
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.slots.is_full()
+        self.slots.room() == 0
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
+    pub(super) fn keys(&self) -> impl Iterator<Item = SlotId> + '_ {
         self.slots.iter().map(|(key, _)| key)
     }
 
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<&Connection> {
+    pub(super) fn get(&self, key: SlotId) -> Option<&Connection> {
         self.slots.get(key).map(|slot| &slot.connection)
     }
 
     /// To be asked for what it has. What may give it something to do is a
     /// [`Connections::change`].
     #[inline]
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Connection> {
+    pub(super) fn get_mut(&mut self, key: SlotId) -> Option<&mut Connection> {
         self.slots.get_mut(key).map(|slot| &mut slot.connection)
     }
 
-    pub(super) fn insert(&mut self, connection: Connection) -> Option<Key> {
+    pub(super) fn insert(&mut self, connection: Connection) -> Option<SlotId> {
         let key = self.slots.insert(Slot::new(connection))?;
         self.mark_ready(key);
         Some(key)
     }
 
     /// It waits at a listener: its events wait, too.
-    pub(super) fn offer(&mut self, key: Key) {
+    pub(super) fn offer(&mut self, key: SlotId) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.is_offered = true;
         }
     }
 
-    pub(super) fn is_offered(&self, key: Key) -> bool {
+    pub(super) fn is_offered(&self, key: SlotId) -> bool {
         self.slots.get(key).is_some_and(|slot| slot.is_offered)
     }
 
@@ -169,7 +159,7 @@ impl Connections {
     }
 
     /// It waits no more.
-    pub(super) fn accept(&mut self, key: Key) {
+    pub(super) fn accept(&mut self, key: SlotId) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.is_offered = false;
             slot.mark_changed(key, &mut self.changed);
@@ -177,12 +167,12 @@ impl Connections {
     }
 
     /// True if somebody has it.
-    pub(super) fn is_owned(&self, key: Key) -> bool {
+    pub(super) fn is_owned(&self, key: SlotId) -> bool {
         self.slots.get(key).is_some_and(|slot| !slot.is_offered && !slot.is_forgotten)
     }
 
     /// Takes it away as soon as it has sent the last that it has to.
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(super) fn forget(&mut self, key: SlotId) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.is_forgotten = true;
             slot.mark_ready(key, &mut self.ready);
@@ -190,7 +180,7 @@ impl Connections {
     }
 
     /// Has something happen to a connection.
-    pub(super) fn change(&mut self, key: Key, change: impl FnOnce(&mut Connection)) {
+    pub(super) fn change(&mut self, key: SlotId, change: impl FnOnce(&mut Connection)) {
         let Some(slot) = self.slots.get_mut(key) else { return };
         change(&mut slot.connection);
         slot.mark_ready(key, &mut self.ready);
@@ -199,7 +189,7 @@ impl Connections {
     }
 
     /// Gives a connection bytes to be sent.
-    pub(super) fn send(&mut self, key: Key, extent: Extent) -> Option<Result<(), Refused>> {
+    pub(super) fn send(&mut self, key: SlotId, extent: Extent) -> Option<Result<(), Refused>> {
         let slot = self.slots.get_mut(key)?;
         let sent = slot.connection.send(extent);
         if sent.is_ok() {
@@ -208,14 +198,14 @@ impl Connections {
         Some(sent)
     }
 
-    fn mark_ready(&mut self, key: Key) {
+    fn mark_ready(&mut self, key: SlotId) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.mark_ready(key, &mut self.ready);
         }
     }
 
     /// After something has happened to a connection: true if it is over.
-    pub(super) fn settle(&mut self, key: Key) -> bool {
+    pub(super) fn settle(&mut self, key: SlotId) -> bool {
         let Some(slot) = self.slots.get_mut(key) else { return false };
         slot.mark_changed(key, &mut self.changed);
         let is_over = slot.connection.state().is_over();
@@ -230,7 +220,7 @@ impl Connections {
     pub(super) fn handle_segment(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) -> (Reply, bool) {
@@ -246,9 +236,9 @@ impl Connections {
     }
 
     /// Does what is due of one of them, which is to be settled then. `None` if nothing is.
-    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<Key> {
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Option<SlotId> {
         let index = self.deadlines.pop_due(now)?;
-        let key = self.slots.key_at(index)?;
+        let key = self.slots.id_at(index);
         let slot = self.slots.get_mut(key)?;
         slot.armed = Time::MAX;
         if slot.connection.next_timeout() <= now {
@@ -283,7 +273,7 @@ impl Connections {
                 slot.is_ready = false;
                 if slot.is_forgotten {
                     self.slots.remove(key);
-                    self.deadlines.remove(key.index);
+                    self.deadlines.remove(key.slot);
                 } else {
                     slot.arm(key, &mut self.deadlines);
                 }
@@ -302,7 +292,7 @@ impl Connections {
     }
 
     /// One that has something to tell its owner.
-    pub(super) fn poll_changed(&mut self) -> Option<(Key, Readiness)> {
+    pub(super) fn poll_changed(&mut self) -> Option<(SlotId, Readiness)> {
         while let Some(key) = self.changed.pop_front() {
             let Some(slot) = self.slots.get_mut(key) else {
                 continue;
@@ -328,6 +318,6 @@ impl Connections {
     /// True if there is none.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.len() == 0 && self.ready.is_empty()
+        self.slots.count() == 0 && self.ready.is_empty()
     }
 }

@@ -4,16 +4,17 @@ use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
-use clearway_base::Time;
+use clearway_base::{SlotId, SlotState, Slots, Time};
 
 use super::Listener;
 use crate::listen::{ListenSocket, Place};
-use crate::table::{Hashing, Key, Slab, Tuple, bits};
+use crate::saved::{Invalid, SavedListener};
+use crate::tuple::{Hashing, Tuple, bits};
 
 /// All listeners.
 #[derive(Debug)]
 pub(super) struct Listeners {
-    sockets: Slab<ListenSocket>,
+    sockets: Slots<ListenSocket>,
     places: BTreeMap<Place, Group>,
     /// Those that have something to be accepted since they had nothing.
     acceptable: VecDeque<Listener>,
@@ -23,7 +24,7 @@ pub(super) struct Listeners {
 #[derive(Debug, Default)]
 struct Group {
     /// In order.
-    listeners: Vec<Key>,
+    listeners: Vec<SlotId>,
     /// When the last cookie that one of them has given out is too old: until then one that comes
     /// back is looked at, and it may come to another of them.
     cookies_until: Time,
@@ -34,46 +35,59 @@ const LISTENERS_MAX: u32 = u16::MAX as u32;
 impl Listeners {
     pub(super) const fn new() -> Self {
         Self {
-            sockets: Slab::new(LISTENERS_MAX),
+            sockets: Slots::new(LISTENERS_MAX),
             places: BTreeMap::new(),
             acceptable: VecDeque::new(),
         }
     }
 
-    /// Those that were saved. `None` if two have one key.
-    pub(super) fn restore(saved: Vec<(Key, ListenSocket)>) -> Option<Self> {
-        let sockets = Slab::restore(LISTENERS_MAX, 0, saved)?;
-        let mut places = BTreeMap::<Place, Group>::new();
-        let mut acceptable = VecDeque::new();
-        for (key, socket) in sockets.iter() {
-            places.entry(socket.place()).or_default().listeners.push(key);
+    pub(super) fn save(&self) -> Vec<SlotState<SavedListener>> {
+        self.sockets.save(|socket| {
+            let group = self.places.get(&socket.place());
+            socket.save(group.map_or(Time::ZERO, |group| group.cookies_until))
+        })
+    }
+
+    /// Those that were saved.
+    pub(super) fn restore(saved: Vec<SlotState<SavedListener>>) -> Result<Self, Invalid> {
+        let cookies_until = |place: &SlotState<SavedListener>| {
+            place.value.as_ref().map_or(Time::ZERO, |saved| saved.cookies_until)
+        };
+        let cookies_until: Vec<Time> = saved.iter().map(cookies_until).collect();
+        let restore = |saved| Ok(ListenSocket::restore(saved));
+        let mut listeners =
+            Self { sockets: Slots::restore(LISTENERS_MAX, saved, restore)?, ..Self::new() };
+        for (key, socket) in listeners.sockets.iter() {
+            let group = listeners.places.entry(socket.place()).or_default();
+            group.listeners.push(key);
+            group.cookies_until = group.cookies_until.max(cookies_until[key.slot as usize]);
             if !socket.accepted.is_empty() {
-                acceptable.push_back(Listener(key));
+                listeners.acceptable.push_back(Listener(key));
             }
         }
-        Some(Self { sockets, places, acceptable })
+        Ok(listeners)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.sockets.len()
+        self.sockets.count() as usize
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &ListenSocket)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotId, &ListenSocket)> {
         self.sockets.iter()
     }
 
     #[inline]
-    pub(super) fn get(&self, key: Key) -> Option<&ListenSocket> {
+    pub(super) fn get(&self, key: SlotId) -> Option<&ListenSocket> {
         self.sockets.get(key)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut ListenSocket> {
+    pub(super) fn get_mut(&mut self, key: SlotId) -> Option<&mut ListenSocket> {
         self.sockets.get_mut(key)
     }
 
     /// Those at a place.
-    pub(super) fn at(&self, place: &Place) -> &[Key] {
+    pub(super) fn at(&self, place: &Place) -> &[SlotId] {
         self.places.get(place).map_or(&[], |group| group.listeners.as_slice())
     }
 
@@ -105,7 +119,7 @@ impl Listeners {
         to: SocketAddr,
         tuple: &Tuple,
         hashing: &Hashing,
-    ) -> Option<Key> {
+    ) -> Option<SlotId> {
         let every = match to.ip() {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -121,20 +135,20 @@ impl Listeners {
         gone: &ListenSocket,
         tuple: &Tuple,
         hashing: &Hashing,
-    ) -> Option<Key> {
+    ) -> Option<SlotId> {
         let heir = choose(self.at(&gone.place()), tuple, hashing)?;
         self.sockets.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
     }
 
     /// Until when a cookie may come back to a listener.
-    pub(super) fn cookies_until(&self, listener: Key) -> Time {
+    pub(super) fn cookies_until(&self, listener: SlotId) -> Time {
         let place = self.sockets.get(listener).map(ListenSocket::place);
         let group = place.and_then(|place| self.places.get(&place));
         group.map_or(Time::ZERO, |group| group.cookies_until)
     }
 
     /// One that a listener has given out may come back until then.
-    pub(super) fn expect_cookies(&mut self, listener: Key, until: Time) {
+    pub(super) fn expect_cookies(&mut self, listener: SlotId, until: Time) {
         let place = self.sockets.get(listener).map(ListenSocket::place);
         if let Some(group) = place.and_then(|place| self.places.get_mut(&place)) {
             group.cookies_until = group.cookies_until.max(until);
@@ -142,7 +156,7 @@ impl Listeners {
     }
 
     /// Has a connection wait at a listener, if that has room.
-    pub(super) fn offer(&mut self, listener: Key, key: Key) -> bool {
+    pub(super) fn offer(&mut self, listener: SlotId, key: SlotId) -> bool {
         let Some(socket) = self.sockets.get_mut(listener).filter(|it| !it.is_full()) else {
             return false;
         };
@@ -154,7 +168,7 @@ impl Listeners {
     }
 
     /// The first connection that waits at a listener.
-    pub(super) fn accept(&mut self, listener: Listener) -> Option<Key> {
+    pub(super) fn accept(&mut self, listener: Listener) -> Option<SlotId> {
         self.sockets.get_mut(listener.0)?.accepted.pop_front()
     }
 
@@ -170,7 +184,7 @@ impl Listeners {
     }
 }
 
-fn choose(group: &[Key], tuple: &Tuple, hashing: &Hashing) -> Option<Key> {
+fn choose(group: &[SlotId], tuple: &Tuple, hashing: &Hashing) -> Option<SlotId> {
     if group.len() < 2 {
         return group.first().copied();
     }

@@ -2,13 +2,13 @@
 
 use core::net::IpAddr;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 
 use super::{Error, Listener, Stack};
 use crate::config::Settings;
 use crate::extent::Memory;
 use crate::listen::ListenSocket;
-use crate::table::{Key, Tuple, bits};
+use crate::tuple::{Tuple, bits};
 
 impl Stack {
     /// Listens at `port` of `address`, of every address of its family if it is the unspecified one,
@@ -58,7 +58,7 @@ impl Stack {
 
     /// Gives a connection that waits at a listener that has ended to another one. False if none can
     /// have it.
-    fn bequeath(&mut self, key: Key, socket: &ListenSocket) -> bool {
+    fn bequeath(&mut self, key: SlotId, socket: &ListenSocket) -> bool {
         let Some(connection) = self.connections.get(key) else { return false };
         let tuple = Tuple::new(connection.local(), connection.remote());
         let heir = self.listeners.heir(socket, &tuple, self.table.hasher());
@@ -85,7 +85,7 @@ impl Stack {
     }
 
     /// A connection that a listener has for its owner, whose key it is from now on.
-    pub fn accept(&mut self, listener: Listener) -> Option<Key> {
+    pub fn accept(&mut self, listener: Listener) -> Option<SlotId> {
         let key = self.listeners.accept(listener)?;
         self.connections.accept(key);
         Some(key)

@@ -1,6 +1,6 @@
 //! A stack as plain data, and back.
 
-use clearway_base::Time;
+use clearway_base::{SlotId, SlotState, Time};
 
 use super::connections::Connections;
 use super::listeners::Listeners;
@@ -10,7 +10,7 @@ use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
     Invalid, SAVED_VERSION, Saved, SavedConnection, SavedHalfOpen, SavedListener, ensure,
 };
-use crate::table::{Key, Tuple};
+use crate::tuple::Tuple;
 
 impl Stack {
     /// All that another stack needs to go on. Segments and events that wait to be polled are not in
@@ -21,7 +21,6 @@ impl Stack {
             version: SAVED_VERSION,
             secret: self.secret.key(),
             seed: self.random.state(),
-            generation: self.connections.next_generation(),
             listeners: self.listeners.save(),
             connections: self.connections.save(),
             half_open: self.half_open.iter().map(HalfOpen::save).collect(),
@@ -34,8 +33,8 @@ impl Stack {
     pub fn restore(saved: Saved, config: Config, now: Time) -> Result<Self, Invalid> {
         ensure(saved.version == SAVED_VERSION, "it is of another version")?;
         let mut stack = Self::new(config, now, saved.seed, saved.secret);
-        stack.restore_listeners(&saved.listeners)?;
-        stack.restore_connections(now, saved.generation, saved.connections)?;
+        stack.listeners = Listeners::restore(saved.listeners)?;
+        stack.restore_connections(now, saved.connections)?;
         stack.check_accepted()?;
         for half_open in saved.half_open {
             stack.restore_half_open(half_open)?;
@@ -53,32 +52,14 @@ impl Stack {
         ensure(self.table.insert(tuple, entry).is_none(), "two connections have the same ports")
     }
 
-    fn restore_listeners(&mut self, saved: &[SavedListener]) -> Result<(), Invalid> {
-        let sockets = saved.iter().map(|saved| {
-            let (address, port, backlog) = (saved.address, saved.port, saved.backlog);
-            let socket = ListenSocket {
-                accepted: saved.accepted.iter().copied().map(Key::restored).collect(),
-                ..ListenSocket::new(address, port, backlog, saved.mtu, saved.settings)
-            };
-            (Key::restored(saved.key), socket)
-        });
-        let listeners = Listeners::restore(sockets.collect());
-        self.listeners = listeners.ok_or(Invalid("two listeners have one place"))?;
-        for saved in saved {
-            self.listeners.expect_cookies(Key::restored(saved.key), saved.cookies_until);
-        }
-        Ok(())
-    }
-
     fn restore_connections(
         &mut self,
         now: Time,
-        generation: u32,
-        saved: Vec<SavedConnection>,
+        saved: Vec<SlotState<SavedConnection>>,
     ) -> Result<(), Invalid> {
         let max = self.config.connections_max;
-        self.connections = Connections::restore(now, max, generation, saved)?;
-        let keys: Vec<Key> = self.connections().collect();
+        self.connections = Connections::restore(now, max, saved)?;
+        let keys: Vec<SlotId> = self.connections().collect();
         for key in keys {
             let connection = self.connections.get(key).expect("it is there");
             if !connection.state().is_over() {
@@ -93,8 +74,8 @@ impl Stack {
     /// What waits at a listener is a connection that nobody has, and that waits nowhere else.
     fn check_accepted(&self) -> Result<(), Invalid> {
         let waiting = self.listeners.iter().flat_map(|(_, socket)| &socket.accepted);
-        let mut waiting: Vec<Key> = waiting.copied().collect();
-        let is_offered = |key: &Key| self.connections.is_offered(*key);
+        let mut waiting: Vec<SlotId> = waiting.copied().collect();
+        let is_offered = |key: &SlotId| self.connections.is_offered(*key);
         ensure(waiting.iter().all(is_offered), "a listener has what is not there")?;
         let count = self.connections.offered();
         ensure(count == waiting.len(), "what nobody has waits at no listener")?;
@@ -115,26 +96,30 @@ impl Stack {
     }
 }
 
-impl Listeners {
-    fn save(&self) -> Vec<SavedListener> {
-        let save = |(key, socket): (Key, &ListenSocket)| SavedListener {
-            key: key.saved(),
-            address: socket.address,
-            port: socket.port,
-            mtu: socket.mtu,
-            settings: socket.settings,
-            backlog: socket.backlog,
-            accepted: socket.accepted.iter().map(|key| key.saved()).collect(),
-            cookies_until: self.cookies_until(key),
-        };
-        self.iter().map(save).collect()
+impl ListenSocket {
+    /// With when the last cookie that was given out there is too old.
+    pub(super) fn save(&self, cookies_until: Time) -> SavedListener {
+        SavedListener {
+            address: self.address,
+            port: self.port,
+            mtu: self.mtu,
+            settings: self.settings,
+            backlog: self.backlog,
+            accepted: self.accepted.iter().copied().collect(),
+            cookies_until,
+        }
+    }
+
+    pub(super) fn restore(saved: SavedListener) -> Self {
+        let SavedListener { address, port, mtu, settings, backlog, accepted, .. } = saved;
+        Self { accepted: accepted.into(), ..Self::new(address, port, backlog, mtu, settings) }
     }
 }
 
 impl HalfOpen {
     fn save(&self) -> SavedHalfOpen {
         SavedHalfOpen {
-            listener: self.listener.saved(),
+            listener: self.listener,
             ends: (self.local, self.remote),
             isns: (self.isn, self.peer_isn),
             segment_bytes: self.offer.segment_bytes,
@@ -155,7 +140,7 @@ impl HalfOpen {
         Ok(Self {
             account: 0,
             tuple,
-            listener: Key::restored(saved.listener),
+            listener: saved.listener,
             local,
             remote,
             isn: saved.isns.0,

@@ -3,7 +3,7 @@
 
 use core::net::SocketAddr;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 use clearway_wire::tcp::Flags;
 
 use super::{Entry, Listener, Stack};
@@ -11,9 +11,9 @@ use crate::config::Cookies;
 use crate::connection::{Arrival, Connection};
 use crate::extent::Memory;
 use crate::listen::{HalfOpen, ListenSocket, Offer, cookie, from_cookie};
-use crate::table::{Key, Tuple, is_of_one_host};
 use crate::time_wait::Verdict;
 use crate::timestamps::Timestamps;
+use crate::tuple::{Tuple, is_of_one_host};
 
 impl Stack {
     /// RFC 9293, sections 3.10.7.1 and 3.10.7.2: CLOSED, and LISTEN.
@@ -48,7 +48,7 @@ impl Stack {
         // would have been discarded".
     }
 
-    fn listener_for(&self, to: SocketAddr, tuple: &Tuple) -> Option<Key> {
+    fn listener_for(&self, to: SocketAddr, tuple: &Tuple) -> Option<SlotId> {
         self.listeners.for_connection(to, tuple, self.table.hasher())
     }
 
@@ -56,7 +56,7 @@ impl Stack {
     fn handle_syn(
         &mut self,
         now: Time,
-        listener: Key,
+        listener: SlotId,
         tuple: Tuple,
         arrival: &Arrival,
         isn: Option<u32>,
@@ -127,7 +127,7 @@ impl Stack {
     pub(super) fn handle_half_open(
         &mut self,
         now: Time,
-        key: Key,
+        key: SlotId,
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) {
@@ -181,7 +181,7 @@ impl Stack {
 
     /// True if the listener of a half-open connection, which has been answered, waits for data.
     /// Meanwhile the SYN-ACK is not sent again, until the last time before the wait is over.
-    fn is_deferred(&mut self, key: Key) -> bool {
+    fn is_deferred(&mut self, key: SlotId) -> bool {
         let Some(half_open) = self.half_open.get_mut(key) else {
             return false;
         };
@@ -194,7 +194,13 @@ impl Stack {
     /// The same SYN again is answered again; another one is of a peer that has begun anew: "If the
     /// connection was initiated with a passive OPEN, then return this connection to the LISTEN
     /// state".
-    fn handle_syn_again(&mut self, now: Time, key: Key, half_open: &HalfOpen, arrival: &Arrival) {
+    fn handle_syn_again(
+        &mut self,
+        now: Time,
+        key: SlotId,
+        half_open: &HalfOpen,
+        arrival: &Arrival,
+    ) {
         if arrival.repr.sequence == half_open.peer_isn {
             return self.answer_again(now, half_open);
         }
@@ -225,7 +231,7 @@ impl Stack {
     fn open(
         &mut self,
         now: Time,
-        key: Option<Key>,
+        key: Option<SlotId>,
         half_open: &HalfOpen,
         arrival: &Arrival,
         memory: &mut impl Memory,
@@ -263,14 +269,14 @@ impl Stack {
         }
     }
 
-    fn move_half_open(&mut self, key: Key, heir: Key) {
+    fn move_half_open(&mut self, key: SlotId, heir: SlotId) {
         if let Some(socket) = self.listeners.get_mut(heir) {
             self.half_open.give(key, heir, socket.settings.account);
             socket.half_open.insert(key);
         }
     }
 
-    fn drop_half_open(&mut self, key: Key) {
+    fn drop_half_open(&mut self, key: SlotId) {
         if let Some(half_open) = self.half_open.remove(key) {
             self.table.remove(&half_open.tuple);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {
@@ -279,7 +285,7 @@ impl Stack {
         }
     }
 
-    pub(super) fn on_half_open_timeout(&mut self, now: Time, key: Key) {
+    pub(super) fn on_half_open_timeout(&mut self, now: Time, key: SlotId) {
         let Some(half_open) = self.half_open.get_mut(key) else {
             return;
         };
@@ -307,7 +313,7 @@ impl Stack {
     fn handle_cookie(
         &mut self,
         now: Time,
-        listener: Key,
+        listener: SlotId,
         tuple: Tuple,
         arrival: &Arrival,
         memory: &mut impl Memory,
@@ -331,7 +337,7 @@ impl Stack {
     }
 
     /// A segment of a connection that is over.
-    pub(super) fn handle_time_wait(&mut self, now: Time, key: Key, arrival: &Arrival) {
+    pub(super) fn handle_time_wait(&mut self, now: Time, key: SlotId, arrival: &Arrival) {
         let tuple = Tuple::new(arrival.to, arrival.from);
         let listener = self.listener_for(arrival.to, &tuple);
         let Some(entry) = self.time_waits.get_mut(key) else {

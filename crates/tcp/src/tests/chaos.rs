@@ -7,10 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
-use clearway_base::{MILLISECOND, Random, SECOND, Time};
+use clearway_base::{MILLISECOND, Random, SECOND, SlotId, Time};
+use clearway_world::{Faults, Steps};
 
 use super::saved::restore;
-use super::world::{Faults, Host, World};
+use super::world::{Host, World, rate};
 use crate::*;
 
 const CONNECTIONS: usize = 12;
@@ -32,7 +33,7 @@ enum Ending {
 #[derive(Debug)]
 struct End {
     id: Id,
-    key: Key,
+    key: SlotId,
     length: usize,
     given: usize,
     received: usize,
@@ -54,7 +55,7 @@ fn byte((host, port): Id, from_opener: bool, at: usize) -> u8 {
 }
 
 impl End {
-    fn new(id: Id, key: Key, random: &mut Random) -> Self {
+    fn new(id: Id, key: SlotId, random: &mut Random) -> Self {
         let ending = match random.below(8) {
             0 => Ending::Abort,
             1 => Ending::Close,
@@ -149,7 +150,7 @@ struct Outcome {
 struct Chaos {
     world: World,
     random: Random,
-    ends: [HashMap<Key, End>; 2],
+    ends: [HashMap<SlotId, End>; 2],
     listeners: [Listener; 2],
     settings: [Settings; 2],
     outcomes: HashMap<Id, Vec<Outcome>>,
@@ -162,20 +163,20 @@ struct Chaos {
 impl Chaos {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
+        let latency_ns = 10_000 + random.below(30 * MILLISECOND);
         let faults = Faults {
-            lost: random.below(80),
-            doubled: random.below(50),
-            swapped: random.below(200),
-            marked: random.below(20),
-            corrupted: random.below(30),
-            delay_ns: 10_000 + random.below(30 * MILLISECOND),
-            bytes_per_ms: if random.chance(1, 2) { 1000 + random.below(50_000) } else { 0 },
-            mtu: if random.chance(1, 4) { 700 + random.below(800) as usize } else { 1500 },
+            loss_ppm: random.below(80_000) as u32,
+            duplication_ppm: random.below(50_000) as u32,
+            corruption_ppm: random.below(30_000) as u32,
+            latency_ns,
+            delay_ppm: random.below(200_000) as u32,
+            delay_ns_max: 2 * latency_ns,
+            rate: rate(if random.chance(1, 2) { 1000 + random.below(50_000) } else { 0 }),
+            ..Faults::default()
         };
+        let mtu = if random.chance(1, 4) { 700 + random.below(800) as usize } else { 1500 };
         let mut world = World::new(seed, Config::default(), faults, random.chance(1, 2));
-        if world.hosts[0].address.is_ipv6() {
-            world.faults.mtu = world.faults.mtu.max(1280);
-        }
+        world.mtu = if world.hosts[0].address.is_ipv6() { mtu.max(1280) } else { mtu };
         let settings: [Settings; 2] = std::array::from_fn(|_| Settings {
             sack: random.chance(3, 4),
             timestamps: random.chance(3, 4),
@@ -264,7 +265,7 @@ impl Chaos {
     }
 
     fn serve(&mut self, side: usize) {
-        let mut keys: Vec<Key> = self.ends[side].keys().copied().collect();
+        let mut keys: Vec<SlotId> = self.ends[side].keys().copied().collect();
         keys.sort_unstable();
         for key in keys {
             // RFC 2018, section 8: now and then memory is short.
@@ -284,7 +285,7 @@ impl Chaos {
         }
     }
 
-    fn forget(&mut self, side: usize, key: Key) {
+    fn forget(&mut self, side: usize, key: SlotId) {
         let end = self.ends[side].remove(&key).expect("there");
         let host = &mut self.world.hosts[side];
         let info = host.stack.info(key).expect("ours");
@@ -344,7 +345,7 @@ impl Chaos {
             let (now, Host { stack, store, .. }) = (self.world.now, &mut self.world.hosts[side]);
             stack.unlisten(now, self.listeners[side], store);
         }
-        self.world.run(1000 * SECOND, |world| world.hosts.iter().all(|host| host.stack.is_empty()));
+        self.world.run_until(|world| world.hosts.iter().all(|host| host.stack.is_empty()));
         while self.world.step() {}
         for host in &self.world.hosts {
             assert!(host.store.is_empty(), "seed {seed}");

@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-use clearway_base::{MILLISECOND, Random};
+use clearway_base::{MILLISECOND, Random, SlotId};
 use clearway_wire::tcp::Flags;
 
 use super::transfer::Flow;
 use crate::*;
-use lab::{Fate, Lab, Seen, Way};
+use lab::{Direction, Fate, Lab, Seen};
 
 mod lab;
 
@@ -21,7 +21,7 @@ enum Opener {
 }
 
 /// A connection of both kinds of ends.
-fn open(lab: &mut Lab, opener: Opener, settings: Settings) -> (Key, TcpStream) {
+fn open(lab: &mut Lab, opener: Opener, settings: Settings) -> (SlotId, TcpStream) {
     let now = lab.now();
     match opener {
         Opener::This => {
@@ -65,7 +65,7 @@ fn exchange_there(stream: &TcpStream, content: &[u8]) -> Vec<u8> {
 
 /// Sends `bytes` each way at the same time, and closes. Each end has received what the other has
 /// sent.
-fn exchange(lab: &mut Lab, key: Key, stream: TcpStream, bytes: usize) {
+fn exchange(lab: &mut Lab, key: SlotId, stream: TcpStream, bytes: usize) {
     let mut flow = Flow::new(key, bytes, 1);
     let content = Flow::new(key, bytes, 2).content;
     let expected = content.clone();
@@ -82,7 +82,7 @@ fn exchange(lab: &mut Lab, key: Key, stream: TcpStream, bytes: usize) {
 }
 
 /// The connection is over, in order, and all memory has come back.
-fn forget(lab: &mut Lab, key: Key) {
+fn forget(lab: &mut Lab, key: SlotId) {
     lab.run("the connection is over", |lab| {
         let info = lab.host.stack.info(key).expect("ours");
         matches!(info.state, State::Closed | State::TimeWait)
@@ -127,7 +127,7 @@ fn both_ways_over_a_bad_wire() {
         lab.judge = lossy(seed);
         exchange(&mut lab, key, stream, 5_000_000);
         // Both ends have told the other what came out of order, and twice.
-        for way in [Way::In, Way::Out] {
+        for way in [Direction::In, Direction::Out] {
             let has_blocks = |seen: &&Seen| seen.way == way && !seen.repr.options.sack.is_empty();
             assert!(lab.seen.iter().filter(has_blocks).count() > 10, "{way:?}");
         }
@@ -174,8 +174,8 @@ fn a_lost_segment_is_found_by_what_the_kernel_has_received() {
     let (key, stream) = open(&mut lab, Opener::This, Settings::default());
     let mut count = 0;
     lab.judge = Box::new(move |seen| {
-        count += u32::from(seen.way == Way::Out && seen.length > 1000);
-        let is_lost = count == 5 && seen.way == Way::Out && seen.length > 1000;
+        count += u32::from(seen.way == Direction::Out && seen.length > 1000);
+        let is_lost = count == 5 && seen.way == Direction::Out && seen.length > 1000;
         if is_lost { Fate::Drop } else { Fate::Delay(5 * MILLISECOND) }
     });
     let mut flow = Flow::new(key, 60_000, 1);
@@ -267,7 +267,7 @@ fn the_kernel_closes_its_window() {
     let mut flow = Flow::new(key, 400_000, 1);
     let mut random = Random::new(3);
     let probes = |lab: &Lab| {
-        let is_probe = |seen: &&Seen| seen.way == Way::Out && seen.length == 1;
+        let is_probe = |seen: &&Seen| seen.way == Direction::Out && seen.length == 1;
         lab.seen.iter().filter(is_probe).count()
     };
     lab.run("two probes of a closed window", |lab| {
@@ -314,10 +314,11 @@ fn both_close_at_once() {
     let is_fin = |seen: &Seen| seen.repr.flags.contains(Flags::FIN);
     lab.judge = Box::new(move |seen| if is_fin(seen) { Fate::Hold } else { Fate::Pass });
     let closing = lab.beside(move || exchange_there(&stream, b""));
-    let is_closed = |lab: &Lab, by: Way| lab.seen.iter().any(|seen| seen.way == by && is_fin(seen));
-    lab.run("the kernel's FIN is on the wire", |lab| is_closed(lab, Way::In));
+    let is_closed =
+        |lab: &Lab, by: Direction| lab.seen.iter().any(|seen| seen.way == by && is_fin(seen));
+    lab.run("the kernel's FIN is on the wire", |lab| is_closed(lab, Direction::In));
     lab.host.stack.shutdown(key);
-    lab.run("this end's FIN is, too", |lab| is_closed(lab, Way::Out));
+    lab.run("this end's FIN is, too", |lab| is_closed(lab, Direction::Out));
     let state = |lab: &Lab| lab.host.stack.info(key).expect("ours").state;
     assert_eq!(state(&lab), State::FinWait1);
     lab.judge = Box::new(|_| Fate::Pass);
@@ -339,7 +340,7 @@ fn marks_instead_of_losses() {
     let mut random = Random::new(5);
     lab.judge = Box::new(move |_| if random.chance(1, 50) { Fate::Mark } else { Fate::Pass });
     exchange(&mut lab, key, stream, 2_000_000);
-    for way in [Way::In, Way::Out] {
+    for way in [Direction::In, Direction::Out] {
         let has = |flag: Flags| {
             let mut segments = lab.seen.iter().filter(|seen| seen.way == way);
             segments

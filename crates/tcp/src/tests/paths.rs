@@ -1,11 +1,12 @@
 //! What the path takes: RFC 1191, 8201 and 5927 (routers say it), RFC 4821 and 8899 (nobody does).
 
-use clearway_base::{MILLISECOND, Random, SECOND};
+use clearway_base::{MILLISECOND, Random};
+use clearway_world::{Faults, Steps};
 
 use super::script::begin::*;
 use super::script::cases;
 use super::transfer::Flow;
-use super::world::{Faults, World};
+use super::world::{World, rate};
 use crate::*;
 
 cases! {
@@ -117,14 +118,14 @@ fn a_path_that_says_nothing_is_measured() {
     let widths = [(600, false), (1290, false), (1400, false), (1492, false), (1420, true)];
     for (mtu, v6) in widths {
         for sack in [false, true] {
-            let faults =
-                Faults { mtu, bytes_per_ms: 100, delay_ns: MILLISECOND, ..Faults::default() };
+            let faults = Faults { latency_ns: MILLISECOND, rate: rate(100), ..Faults::default() };
             let settings = Settings { sack, timestamps: sack, ..Settings::default() };
             let mut world = World::new(1, Config::default(), faults, v6);
+            world.mtu = mtu;
             let (client, server, _) = world.open(settings, settings);
             let mut flows = [Flow::new(client, 3_000_000, 1), Flow::new(server, 0, 2)];
             let mut random = Random::new(1);
-            world.run(120 * SECOND, |world| {
+            world.run_until(|world| {
                 for (host, flow) in world.hosts.iter_mut().zip(&mut flows) {
                     flow.serve(host, &mut random, false);
                 }

@@ -4,11 +4,13 @@
 use proptest::prelude::*;
 
 use super::world::Store;
+use clearway_base::SlotId;
+
 use crate::extent::Memory;
 use crate::rcv::Receive;
-use crate::{Extent, Key, Settings};
+use crate::{Extent, Settings};
 
-const KEY: Key = Key { index: 0, generation: 0 };
+const KEY: SlotId = SlotId { slot: 0, generation: 0 };
 const SYN: u64 = (1 << 32) + 0xffff_ff00;
 
 fn receive(receive_buffer_bytes: u32, scale: u8) -> Receive {
@@ -154,10 +156,10 @@ fn what_is_out_of_order_is_not_counted_again() {
 fn without_room_nothing_is_acknowledged() {
     struct None_;
     impl Memory for None_ {
-        fn keep(&mut self, _: Key, _: u64, _: core::ops::Range<u32>) -> Option<Extent> {
+        fn keep(&mut self, _: SlotId, _: u64, _: core::ops::Range<u32>) -> Option<Extent> {
             None
         }
-        fn discard(&mut self, _: Key, _: Extent) {}
+        fn discard(&mut self, _: SlotId, _: Extent) {}
     }
     let mut rcv = receive(1000, 0);
     for start in [0, 100] {

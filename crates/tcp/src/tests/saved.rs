@@ -4,12 +4,13 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use clearway_base::{MILLISECOND, Random, SECOND, Time};
+use clearway_base::{MILLISECOND, Random, SECOND, SlotId, SlotState, Time};
 use clearway_wire::Ecn;
 use clearway_wire::tcp::{self, Flags};
+use clearway_world::{Faults, Steps};
 
 use super::transfer::Flow;
-use super::world::{Faults, Host, Packet, World};
+use super::world::{Host, Packet, World, rate, short_link};
 use crate::*;
 
 pub(super) fn restore(host: &mut Host, now: Time) {
@@ -25,11 +26,13 @@ pub(super) fn restore(host: &mut Host, now: Time) {
 fn streams_survive_a_hundred_restores() {
     for seed in 0..30 {
         let mut random = Random::new(seed);
+        let latency_ns = MILLISECOND + random.below(10 * MILLISECOND);
         let faults = Faults {
-            lost: random.below(50),
-            swapped: random.below(100),
-            delay_ns: MILLISECOND + random.below(10 * MILLISECOND),
-            bytes_per_ms: 1000 + random.below(20_000),
+            loss_ppm: random.below(50_000) as u32,
+            latency_ns,
+            delay_ppm: random.below(100_000) as u32,
+            delay_ns_max: 2 * latency_ns,
+            rate: rate(1000 + random.below(20_000)),
             ..Faults::default()
         };
         let settings = Settings {
@@ -49,7 +52,7 @@ fn streams_survive_a_hundred_restores() {
         let key = client.stack.connect(world.now, from, to, 1500, settings).expect("room");
         let mut flows = [Some(Flow::new(key, 200_000, 1)), None];
         let mut restores = 0;
-        world.run(4000 * SECOND, |world| {
+        world.run_until(|world| {
             let side = random.below(2) as usize;
             if random.chance(1, 20) {
                 restore(&mut world.hosts[side], world.now);
@@ -88,7 +91,7 @@ fn streams_survive_a_hundred_restores() {
 /// Half-open connections, those that nobody has accepted, listeners and TIME-WAIT go on, too.
 #[test]
 fn what_is_no_connection_yet_or_no_longer_is_restored() {
-    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let mut world = World::new(1, Config::default(), short_link(), false);
     let settings = Settings::default();
     let (key, server, listener) = world.open(settings, settings);
     // One that is half open, and one that waits.
@@ -102,7 +105,7 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
     syns.iter().for_each(|syn| host.receive(world.now, syn));
     restore(host, world.now);
     assert_eq!(host.stack.waiting().0, 2);
-    world.run(10 * SECOND, |world| world.hosts[1].stack.connections().count() == 3);
+    world.run_until(|world| world.hosts[1].stack.connections().count() == 3);
     restore(&mut world.hosts[1], world.now);
     let stack = &mut world.hosts[1].stack;
     assert_eq!(stack.poll_event(), Some(Event::Acceptable(listener)));
@@ -111,20 +114,20 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
     // The end: the second FIN is answered by what is left after it was restored.
     world.hosts[0].stack.shutdown(key);
     world.hosts[1].stack.shutdown(server);
-    world.run(10 * SECOND, |world| {
+    world.run_until(|world| {
         world.hosts.iter().map(|host| host.stack.waiting().1).sum::<usize>() > 0
     });
     for host in &mut world.hosts {
         restore(host, world.now);
     }
-    world.run(400 * SECOND, |world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
+    world.run_until(|world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
 }
 
 /// Who has begun to connect to a listener that is closed is forgotten with it, and reset when it
 /// goes on. Found by simulation.
 #[test]
 fn a_listener_that_is_closed_leaves_nothing_half_open() {
-    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let mut world = World::new(1, Config::default(), short_link(), false);
     let (_, _, listener) = world.open(Settings::default(), Settings::default());
     let (now, [client, host]) = (world.now, &mut world.hosts);
     let from = SocketAddr::new(client.address.ip(), 7000);
@@ -135,16 +138,14 @@ fn a_listener_that_is_closed_leaves_nothing_half_open() {
     assert_eq!(host.stack.waiting().0, 0);
     restore(host, now);
     let key = key.expect("room");
-    world.run(100 * SECOND, |world| {
-        world.hosts[0].stack.info(key).is_some_and(|info| info.end.is_some())
-    });
+    world.run_until(|world| world.hosts[0].stack.info(key).is_some_and(|info| info.end.is_some()));
 }
 
 /// A connection that is over and has given back a part of what it did not send is restored. Found
 /// by simulation.
 #[test]
 fn what_is_over_and_not_all_given_back_is_restored() {
-    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let mut world = World::new(1, Config::default(), short_link(), false);
     let (key, ..) = world.open(Settings::default(), Settings::default());
     let (now, host) = (world.now, &mut world.hosts[0]);
     let extents = [host.store.fill(b"one"), host.store.fill(b"two")];
@@ -159,7 +160,7 @@ fn what_is_over_and_not_all_given_back_is_restored() {
 /// However often a host is restored, what is lost is sent again in time. Found by simulation.
 #[test]
 fn restores_do_not_put_off_a_timeout() {
-    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let mut world = World::new(1, Config::default(), short_link(), false);
     let (key, ..) = world.open(Settings::default(), Settings::default());
     let host = &mut world.hosts[0];
     let extent = host.store.fill(b"lost");
@@ -183,7 +184,7 @@ fn a_saved_state_is_not_trusted() {
     let (mut refused, mut restored) = (0, 0);
     for seed in 0..3000 {
         let mut random = Random::new(seed);
-        let mut world = World::new(seed % 50, Config::default(), Faults::default(), false);
+        let mut world = World::new(seed % 50, Config::default(), short_link(), false);
         let (key, server, _) = world.open(Settings::default(), Settings::default());
         let mut flow = Flow::new(key, 50_000, 1);
         for _ in 0..random.below(40) {
@@ -213,11 +214,11 @@ fn a_saved_state_is_not_trusted() {
 struct Anything;
 
 impl Memory for Anything {
-    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+    fn keep(&mut self, _: SlotId, _: u64, part: Range<u32>) -> Option<Extent> {
         Some(Extent { region: 1, offset: 0, length: part.end - part.start })
     }
 
-    fn discard(&mut self, _: Key, _: Extent) {}
+    fn discard(&mut self, _: SlotId, _: Extent) {}
 }
 
 /// What is restored sends, receives and times out as others do.
@@ -245,7 +246,7 @@ fn go_on(mut stack: Stack, mut now: Time) {
             let arrival = Arrival { from, to, repr, payload_length: turn % 3 * 700, ecn };
             stack.handle_segment(now, &arrival, &mut Anything);
         }
-        let keys: Vec<Key> = stack.connections().collect();
+        let keys: Vec<SlotId> = stack.connections().collect();
         for key in keys {
             let _ = (stack.recv(key), stack.pop_sent(key), stack.info(key));
             stack.release(key, 1000);
@@ -267,9 +268,14 @@ fn tamper(saved: &mut Saved, random: &mut Random) {
         saved.version = number as u32;
     }
     let count = saved.connections.len() as u64;
-    let Some(connection) = saved.connections.get_mut(random.below(count.max(1)) as usize) else {
-        return;
-    };
+    let place = saved.connections.get_mut(random.below(count.max(1)) as usize);
+    if let Some(place) = place {
+        tamper_with_place(place, number, random);
+    }
+}
+
+fn tamper_with_place(place: &mut SlotState<SavedConnection>, number: u64, random: &mut Random) {
+    let Some(connection) = &mut place.value else { return };
     let choice = random.below(32);
     let mut near = |place: &mut u64| match random.next_u64() % 3 {
         0 => *place = number,
@@ -310,7 +316,7 @@ fn tamper(saved: &mut Saved, random: &mut Random) {
         24 => connection.state = State::FinWait2,
         25 => connection.state = State::SynReceived,
         26 => connection.state = State::LastAck,
-        27 => connection.key.0 = number as u32,
+        27 => place.generation = number as u32,
         28 => connection.is_offered = !connection.is_offered,
         29 => connection.ends.1 = "[fd00::1]:1".parse().expect("address"),
         30 => connection.readiness = number as u8,

@@ -21,7 +21,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use clearway_base::{MILLISECOND, SECOND, Time};
+use clearway_base::{MILLISECOND, SECOND, SlotId, Time};
 use clearway_wire::Ecn;
 use clearway_wire::tcp::{self, Flags, Options, SackBlocks, Timestamps};
 
@@ -44,7 +44,7 @@ pub(super) struct Script {
     peer: SocketAddr,
     pub(super) settings: Settings,
     listener: Option<Listener>,
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<SlotId>,
     /// This side's first sequence number, and what its timestamps are ahead of the script's.
     pub(super) isn: Option<u32>,
     clock: Option<u32>,
@@ -402,7 +402,7 @@ impl Script {
         Ok(())
     }
 
-    fn key(&self) -> Result<Key, String> {
+    fn key(&self) -> Result<SlotId, String> {
         self.key.ok_or_else(|| "no connection".to_owned())
     }
 

@@ -1,13 +1,13 @@
-//! Hosts whose memory is plain arrays, and a link between two that loses, delays, repeats and swaps
-//! what it carries, the same way for the same seed.
+//! Two hosts whose memory is plain arrays, and the link between them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-use clearway_base::{MICROSECOND, Random, Time};
+use clearway_base::{MICROSECOND, Random, SECOND, SlotId, Time};
 use clearway_wire::checksum::Sum;
-use clearway_wire::{Ecn, tcp};
+use clearway_wire::{Ecn, ethernet, ipv4, ipv6, tcp};
+use clearway_world::{Agenda, Connection, Fate, FaultCounts, Faults, Rate, Steps, Way};
 
 use crate::*;
 
@@ -51,7 +51,7 @@ impl Store {
 }
 
 impl Memory for Store {
-    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+    fn keep(&mut self, _: SlotId, _: u64, part: Range<u32>) -> Option<Extent> {
         self.kept += 1;
         if self.refuse_each.is_some_and(|each| self.kept.is_multiple_of(each)) {
             return None;
@@ -60,7 +60,7 @@ impl Memory for Store {
         Some(self.fill(&bytes))
     }
 
-    fn discard(&mut self, _: Key, extent: Extent) {
+    fn discard(&mut self, _: SlotId, extent: Extent) {
         self.take(extent);
     }
 }
@@ -81,6 +81,14 @@ pub(super) struct Packet {
     pub(super) to: SocketAddr,
     pub(super) bytes: Vec<u8>,
     pub(super) ecn: Ecn,
+}
+
+impl Packet {
+    /// Its length with the IP header.
+    fn ip_bytes(&self) -> usize {
+        let header = if self.to.is_ipv6() { ipv6::HEADER_LENGTH } else { ipv4::HEADER_LENGTH };
+        header + self.bytes.len()
+    }
 }
 
 impl Host {
@@ -160,50 +168,51 @@ fn is_intact(packet: &Packet) -> bool {
     tcp::View::new(&packet.bytes).is_ok_and(|view| tcp::Repr::parse(&view, check).is_ok())
 }
 
-/// What the link does, in parts of a thousand.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Faults {
-    pub(super) lost: u64,
-    pub(super) doubled: u64,
-    pub(super) swapped: u64,
-    pub(super) marked: u64,
-    /// One bit of a packet is another one when it arrives.
-    pub(super) corrupted: u64,
-    /// One way.
-    pub(super) delay_ns: u64,
-    /// The link carries this; no bound if 0. Packets beyond a queue of 100 are lost.
-    pub(super) bytes_per_ms: u64,
-    /// The length of packets that the link carries; longer ones vanish.
-    pub(super) mtu: usize,
+impl clearway_world::Packet for Packet {
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    fn frame_bytes(&self) -> usize {
+        ethernet::HEADER_LENGTH + self.ip_bytes()
+    }
+
+    fn mark(&mut self) -> bool {
+        let is_capable = self.ecn != Ecn::NotCapable;
+        if is_capable {
+            self.ecn = Ecn::Marked;
+        }
+        is_capable
+    }
+
+    /// No way here has a slow path, which alone asks for it.
+    fn connection(&self) -> Option<Connection> {
+        None
+    }
 }
 
-impl Default for Faults {
-    fn default() -> Self {
-        let delay_ns = 50 * MICROSECOND;
-        Self {
-            lost: 0,
-            doubled: 0,
-            swapped: 0,
-            marked: 0,
-            corrupted: 0,
-            delay_ns,
-            bytes_per_ms: 0,
-            mtu: 1500,
-        }
-    }
+/// A short link without faults.
+pub(super) fn short_link() -> Faults {
+    Faults { latency_ns: 50 * MICROSECOND, ..Faults::default() }
+}
+
+/// A link that carries so much and keeps a hundred packets waiting. It marks those that find more
+/// than a tenth of that.
+pub(super) fn rate(bytes_per_ms: u64) -> Rate {
+    Rate { bits_per_s: 8000 * bytes_per_ms, queue_bytes: 150_000, mark_bytes: 15_000 }
 }
 
 /// Two hosts and the link.
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) hosts: [Host; 2],
-    pub(super) faults: Faults,
+    /// The length of packets that the link carries; longer ones vanish.
+    pub(super) mtu: usize,
     random: Random,
-    link: BTreeMap<(Time, u64), (usize, Packet)>,
-    count: u64,
-    /// When the link is free again, each way.
-    busy: [Time; 2],
-    pub(super) dropped: u64,
+    /// From each host to the other.
+    ways: [Way; 2],
+    /// Packets under way, and to which host.
+    link: Agenda<(usize, Packet)>,
 }
 
 impl World {
@@ -215,13 +224,19 @@ impl World {
         let now = Time::from_ns(1_000_000_000);
         let hosts =
             addresses.map(|address| Host::new(config, address.parse().expect("address"), now));
-        let random = Random::new(seed);
-        let link = BTreeMap::new();
-        Self { now, hosts, faults, random, link, count: 0, busy: [now; 2], dropped: 0 }
+        let (random, link) = (Random::new(seed), Agenda::default());
+        Self { now, hosts, mtu: 1500, random, ways: [0, 1].map(|_| Way::new(faults)), link }
+    }
+
+    /// What has happened to packets on the link.
+    pub(super) fn counts(&self) -> FaultCounts {
+        let mut counts = FaultCounts::default();
+        self.ways.iter().for_each(|way| counts += way.counts());
+        counts
     }
 
     /// Puts what the hosts send on the link.
-    pub(super) fn collect(&mut self) {
+    fn collect(&mut self) {
         for side in 0..2 {
             for packet in self.hosts[side].transmit(self.now) {
                 self.carry(side, packet);
@@ -230,53 +245,56 @@ impl World {
     }
 
     fn carry(&mut self, side: usize, mut packet: Packet) {
-        let faults = self.faults;
-        let headers = if packet.to.is_ipv6() { 40 } else { 20 };
-        if headers + packet.bytes.len() > faults.mtu || self.random.chance(faults.lost, 1000) {
-            self.dropped += 1;
+        if packet.ip_bytes() > self.mtu {
             return;
         }
-        if packet.ecn == Ecn::Capable && self.random.chance(faults.marked, 1000) {
-            packet.ecn = Ecn::Marked;
+        let fate = self.ways[side].enter(self.now, &mut packet, &mut self.random);
+        let Some(Fate { arrival, copies, .. }) = fate else { return };
+        for _ in 0..copies {
+            self.link.note(arrival, (1 - side, packet.clone()));
         }
-        if self.random.chance(faults.corrupted, 1000) {
-            let bit = self.random.below(8 * packet.bytes.len() as u64);
-            packet.bytes[bit as usize / 8] ^= 1 << (bit % 8);
-        }
-        let mut at = self.now + faults.delay_ns;
-        let scaled = 1_000_000 * (packet.bytes.len() as u64 + 40);
-        if let Some(takes_ns) = scaled.checked_div(faults.bytes_per_ms) {
-            let free = self.busy[side].max(self.now);
-            if free.since(self.now) > 100 * takes_ns.max(1) {
-                self.dropped += 1;
-                return;
-            }
-            self.busy[side] = free + takes_ns;
-            at = self.busy[side] + faults.delay_ns;
-        }
-        if self.random.chance(faults.swapped, 1000) {
-            at = at + self.random.below(2 * faults.delay_ns);
-        }
-        if self.random.chance(faults.doubled, 1000) {
-            self.count += 1;
-            self.link.insert((at + faults.delay_ns / 3, self.count), (1 - side, packet.clone()));
-        }
-        self.count += 1;
-        self.link.insert((at, self.count), (1 - side, packet));
     }
 
-    /// Goes on to the next thing that happens. False if nothing ever will.
-    pub(super) fn step(&mut self) -> bool {
-        self.collect();
-        let arrival = self.link.keys().next().map_or(Time::MAX, |(at, _)| *at);
+    /// A connection from the first host to the second, and the listener.
+    #[track_caller]
+    pub(super) fn open(
+        &mut self,
+        settings: Settings,
+        other: Settings,
+    ) -> (SlotId, SlotId, Listener) {
+        let [client, server] = &mut self.hosts;
+        let (from, to) = (client.address, server.address);
+        let listener = server.stack.listen(None, to.port(), 16, 1500, other).expect("free");
+        let from = SocketAddr::new(from.ip(), 0);
+        let key = client.stack.connect(self.now, from, to, 1500, settings).expect("room");
+        let mut accepted = None;
+        self.run_until(|world| {
+            accepted = accepted.or_else(|| world.hosts[1].stack.accept(listener));
+            accepted.is_some()
+        });
+        (key, accepted.expect("accepted"), listener)
+    }
+}
+
+impl Steps for World {
+    const PATIENCE_NS: u64 = 4000 * SECOND;
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn step(&mut self) -> bool {
+        if self.hosts.iter().any(|host| host.stack.has_output()) {
+            self.collect();
+            return true;
+        }
         let timeouts = self.hosts.iter().map(|host| host.stack.next_timeout());
-        let next = timeouts.min().expect("two").min(arrival);
+        let next = timeouts.chain(self.link.next_at()).min().unwrap_or(Time::MAX);
         if next == Time::MAX {
             return false;
         }
         self.now = self.now.max(next);
-        while let Some(entry) = self.link.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let (side, packet) = entry.remove();
+        while let Some((side, packet)) = self.link.take_due(self.now) {
             if is_intact(&packet) {
                 self.hosts[side].receive(self.now, &packet);
             }
@@ -284,42 +302,14 @@ impl World {
         for host in &mut self.hosts {
             host.stack.handle_timeouts(self.now);
         }
+        // Who is saved now has been asked for all that it sends, as `Stack::save` wants it.
         self.collect();
         true
     }
 
-    /// Goes on until `done`, for at most `ns` of its time.
-    #[track_caller]
-    pub(super) fn run(&mut self, ns: u64, mut done: impl FnMut(&mut Self) -> bool) {
-        let end = self.now + ns;
-        loop {
-            self.collect();
-            if done(self) {
-                return;
-            }
-            let goes_on = self.now < end && self.step();
-            assert!(goes_on, "not done at {:?}: {:#?}", self.now, self.infos());
-        }
-    }
-
-    fn infos(&self) -> Vec<Info> {
+    fn describe(&self) -> String {
         let stacks = self.hosts.iter().map(|host| &host.stack);
-        stacks.flat_map(|stack| stack.connections().filter_map(|key| stack.info(key))).collect()
-    }
-
-    /// A connection from the first host to the second, and the listener.
-    #[track_caller]
-    pub(super) fn open(&mut self, settings: Settings, other: Settings) -> (Key, Key, Listener) {
-        let [client, server] = &mut self.hosts;
-        let (from, to) = (client.address, server.address);
-        let listener = server.stack.listen(None, to.port(), 16, 1500, other).expect("free");
-        let from = SocketAddr::new(from.ip(), 0);
-        let key = client.stack.connect(self.now, from, to, 1500, settings).expect("room");
-        let mut accepted = None;
-        self.run(100_000_000_000, |world| {
-            accepted = accepted.or_else(|| world.hosts[1].stack.accept(listener));
-            accepted.is_some()
-        });
-        (key, accepted.expect("accepted"), listener)
+        let infos = stacks.flat_map(|stack| stack.connections().map(|key| stack.info(key)));
+        format!("{:#?}", infos.collect::<Vec<_>>())
     }
 }

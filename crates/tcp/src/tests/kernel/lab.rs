@@ -31,7 +31,7 @@ const NAP_NS: u64 = 2_000_000;
 
 /// Which way a segment goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From this stack to the kernel.
     Out,
     /// From the kernel to this stack.
@@ -53,7 +53,7 @@ pub(super) enum Fate {
 /// What the wire saw.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    pub(super) way: Way,
+    pub(super) way: Direction,
     pub(super) repr: tcp::Repr,
     pub(super) length: u32,
 }
@@ -74,7 +74,7 @@ pub(super) struct Lab {
     /// What comes to the queue is gone with it.
     _steering: KernelSteering,
     start: Instant,
-    held: BTreeMap<(Time, usize), (Way, Packet)>,
+    held: BTreeMap<(Time, usize), (Direction, Packet)>,
 }
 
 impl Lab {
@@ -195,7 +195,7 @@ impl Lab {
             packets.extend(frames.iter().filter_map(|frame| decode(frame)));
         });
         let is_idle = packets.is_empty();
-        packets.into_iter().for_each(|packet| self.carry(Way::In, packet));
+        packets.into_iter().for_each(|packet| self.carry(Direction::In, packet));
         let now = self.now();
         while let Some(entry) = self.held.first_entry().filter(|entry| entry.key().0 <= now) {
             let (way, packet) = entry.remove();
@@ -203,13 +203,13 @@ impl Lab {
         }
         self.host.stack.handle_timeouts(now);
         for packet in self.host.transmit(now) {
-            self.carry(Way::Out, packet);
+            self.carry(Direction::Out, packet);
         }
         self.queue.flush();
         is_idle
     }
 
-    fn carry(&mut self, way: Way, mut packet: Packet) {
+    fn carry(&mut self, way: Direction, mut packet: Packet) {
         let view = tcp::View::new(&packet.bytes).expect("whole");
         let repr = tcp::Repr::parse(&view, tcp::Check::Skip).expect("valid");
         let seen = Seen { way, repr, length: view.payload().len() as u32 };
@@ -224,7 +224,7 @@ impl Lab {
         self.arrive(way, &packet);
     }
 
-    fn hold(&mut self, until: Time, way: Way, packet: Packet) {
+    fn hold(&mut self, until: Time, way: Direction, packet: Packet) {
         self.held.insert((until, self.seen.len()), (way, packet));
     }
 
@@ -235,8 +235,8 @@ impl Lab {
         }
     }
 
-    fn arrive(&mut self, way: Way, packet: &Packet) {
-        if way == Way::In {
+    fn arrive(&mut self, way: Direction, packet: &Packet) {
+        if way == Direction::In {
             return self.host.receive(self.now(), packet);
         }
         let frame = encode(packet);
