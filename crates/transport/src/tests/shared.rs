@@ -3,93 +3,26 @@
 use std::collections::HashMap;
 
 use clearway_base::{Random, SECOND, Time};
-use clearway_wire::Ecn;
 use clearway_wire::clearway::{emit_message, emit_open, emit_ping, emit_stream};
 use clearway_world::Steps;
 
-use super::{Faults, Network, PORT, WINDOW, bad, content, forged};
+use super::streams::world::Streams;
+use super::{Faults, Network, PORT, WINDOW, bad, content};
 use crate::flow::STREAMS_MAX;
-use crate::{Config, Endpoint, FlowKey, NoStream, Owner, Priority, Reason, StreamKey};
+use crate::{Config, Endpoint, NoStream, Owner, Priority, Reason, StreamKey};
 
-/// A host that begins a shared flow, and one that takes its connections.
-struct Sharing {
-    network: Network,
-    key: FlowKey,
-    opened: u32,
-    /// Packets that nobody has sent.
-    injected: u64,
-    /// By host and connection, which stream it is.
-    names: [HashMap<Owner, StreamKey>; 2],
-    got: [HashMap<u32, Vec<Vec<u8>>>; 2],
-}
-
-impl Sharing {
-    fn new(seed: u64, faults: Faults) -> Self {
-        let mut network = Network::new(seed, &Config::default(), faults, 64 << 20);
-        network.hosts.iter_mut().for_each(|host| host.app.transmit_pool = content(0, 1 << 20));
-        let key = network.begin_shared();
-        let (names, got) = Default::default();
-        Self { network, key, opened: 0, injected: 0, names, got }
-    }
-
-    fn open(&mut self) -> StreamKey {
-        self.opened += 1;
-        let owner = Owner { channel: 1, connection: self.opened };
-        let stream = self.network.open(self.key, owner);
-        self.names[0].insert(owner, stream);
-        stream
-    }
-
+impl Streams {
     /// So many that are accepted.
     fn with_connections<const COUNT: usize>(&mut self) -> [StreamKey; COUNT] {
-        let streams = [(); COUNT].map(|()| self.open());
+        let streams = [(); COUNT].map(|()| self.open(0));
         self.run_until(|world| world.network.hosts[0].app.connected as usize == COUNT);
         streams
-    }
-
-    /// What the other host calls it.
-    fn theirs(&self, stream: StreamKey) -> StreamKey {
-        let streams = &self.network.hosts[1].app.streams;
-        streams.iter().find(|(_, key)| key.stream == stream.stream).expect("accepted").1
-    }
-
-    fn send(&mut self, host: usize, to: StreamKey, offset: u32, length: u32) {
-        self.network.hosts[host].endpoint.send(self.network.now, to, offset, length);
-    }
-
-    fn close(&mut self, host: usize, of: StreamKey) {
-        let (now, host) = (self.network.now, &mut self.network.hosts[host]);
-        host.endpoint.close(now, of, &mut host.app);
-    }
-
-    fn abort(&mut self, host: usize, of: StreamKey) {
-        let host = &mut self.network.hosts[host];
-        host.endpoint.abort(of, Reason::Reset, &mut host.app);
-    }
-
-    fn read(&mut self, host: usize) {
-        let (now, at) = (self.network.now, &mut self.network.hosts[host]);
-        self.names[host].extend(at.app.streams.iter().copied());
-        while let Some((owner, buffer)) = at.app.delivered.pop_front() {
-            let key = self.names[host][&owner];
-            let message = at.app.release(buffer);
-            at.endpoint.release(now, key, 1, u64::from(buffer.length));
-            self.got[host].entry(key.stream).or_default().push(message);
-        }
     }
 
     /// Nothing may happen until then.
     fn wait_until(&mut self, time: Time) {
         self.network.run_for(time.since(self.network.now));
         self.network.now = self.network.now.max(time);
-    }
-
-    fn count(&self, host: usize, stream: StreamKey) -> usize {
-        self.got[host].get(&stream.stream).map_or(0, Vec::len)
-    }
-
-    fn ends(&self, host: usize) -> Vec<Reason> {
-        self.network.hosts[host].app.ended.iter().map(|(_, reason)| *reason).collect()
     }
 
     fn flows(&self) -> [usize; 2] {
@@ -107,42 +40,18 @@ impl Sharing {
             host.app.audit();
         }
     }
-
-    /// A packet of one host comes to the other, whose flow is `to`.
-    fn inject(&mut self, from: usize, to: FlowKey, emit: impl FnOnce(&mut [u8]) -> usize) {
-        self.injected += 1;
-        let bytes = forged(to.id(), self.injected << 20, emit);
-        let source = self.network.hosts[from].address;
-        self.network.hosts[1 - from].handle(self.network.now, source, Ecn::Capable, &bytes);
-    }
-}
-
-impl Steps for Sharing {
-    fn now(&self) -> Time {
-        self.network.now
-    }
-
-    fn step(&mut self) -> bool {
-        let goes_on = self.network.step();
-        (0..2).for_each(|host| self.read(host));
-        goes_on
-    }
-
-    fn describe(&self) -> String {
-        self.network.describe()
-    }
 }
 
 #[test]
 fn connections_share_a_flow_which_ends_with_the_last() {
-    let mut world = Sharing::new(1, Faults::default());
+    let mut world = Streams::shared(1, Faults::default());
     let streams: [_; 5] = world.with_connections();
     assert_eq!(streams.map(|stream| stream.stream), [1, 3, 5, 7, 9]);
     assert_eq!(world.flows(), [1, 1]);
     let info = world.network.hosts[0].endpoint.flows().next().expect("a flow");
     assert!(!info.has_app && info.state == "open");
     for (index, stream) in streams.into_iter().enumerate() {
-        let theirs = world.theirs(stream);
+        let theirs = world.at(1, stream);
         world.send(0, stream, 0, 100);
         world.send(1, theirs, 7, 2000);
         world.run_until(|world| world.count(0, stream) + world.count(1, stream) == 2);
@@ -154,8 +63,8 @@ fn connections_share_a_flow_which_ends_with_the_last() {
     }
     assert!((0..2).all(|host| world.ends(host).iter().all(|end| *end == Reason::Closed)));
     let late = Owner { channel: 1, connection: 9 };
-    let (now, client) = (world.network.now, &mut world.network.hosts[0]);
-    let refused = client.endpoint.open_stream(now, world.key, late, 1000);
+    let (now, flow) = (world.network.now, world.flow(0));
+    let refused = world.network.hosts[0].endpoint.open_stream(now, flow, late, 1000);
     assert_eq!(refused.err(), Some(NoStream::NotOpen), "the flow is over");
     world.rest();
 }
@@ -167,15 +76,15 @@ fn connections_come_and_go_over_bad_links() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let faults = bad(random.below(100), random.below(100), random.below(200), random.below(20));
-        let mut world = Sharing::new(seed, faults);
-        world.open();
+        let mut world = Streams::shared(seed, faults);
+        world.open(0);
         let (mut sent, mut ended) = (HashMap::<u32, Vec<(u32, u32)>>::new(), 0);
-        let mut open = vec![world.open()];
+        let mut open = vec![world.open(0)];
         for _ in 0..300 {
             let at = random.below(open.len() as u64) as usize;
-            let is_connected = world.network.hosts[0].app.connected == world.opened;
+            let is_connected = world.network.hosts[0].app.connected == world.opened[0];
             match random.below(20) {
-                0 => open.push(world.open()),
+                0 => open.push(world.open(0)),
                 1 if at > 0 && is_connected => {
                     world.close(0, open.swap_remove(at));
                     ended += 1;
@@ -211,17 +120,17 @@ fn connections_come_and_go_over_bad_links() {
         }
         world.run_until(|world| world.ends(0).len() == ended);
         open.into_iter().for_each(|stream| world.close(0, stream));
-        world.abort(0, StreamKey { flow: world.key, stream: 1 });
+        world.abort(0, StreamKey { flow: world.flow(0), stream: 1 });
         world.rest();
     }
 }
 
 #[test]
 fn who_is_refused_hears_it_and_others_go_on() {
-    let mut world = Sharing::new(2, Faults::default());
+    let mut world = Streams::shared(2, Faults::default());
     let [first] = world.with_connections();
     world.network.hosts[1].endpoint.unlisten(PORT);
-    let second = world.open();
+    let second = world.open(0);
     world.run_until(|world| !world.ends(0).is_empty());
     let app = &world.network.hosts[0].app;
     assert_eq!(app.ended, [(Owner { channel: 1, connection: 2 }, Reason::Refused)]);
@@ -235,9 +144,9 @@ fn who_is_refused_hears_it_and_others_go_on() {
 /// Nobody listens any more when the first connection comes: the flow was of no use.
 #[test]
 fn a_flow_whose_connections_are_refused_ends() {
-    let mut world = Sharing::new(3, Faults::default());
+    let mut world = Streams::shared(3, Faults::default());
     world.network.hosts[1].app.refuses = true;
-    world.open();
+    world.open(0);
     world.run_until(|world| world.ends(0) == [Reason::Refused]);
     assert!(world.ends(1).is_empty());
     world.rest();
@@ -245,7 +154,7 @@ fn a_flow_whose_connections_are_refused_ends() {
 
 #[test]
 fn all_that_share_a_lost_flow_hear_why() {
-    let mut world = Sharing::new(4, Faults::default());
+    let mut world = Streams::shared(4, Faults::default());
     let _: [_; 3] = world.with_connections();
     world.network.cut(true);
     world.run_until(|world| world.ends(0).len() + world.ends(1).len() == 6);
@@ -256,29 +165,28 @@ fn all_that_share_a_lost_flow_hear_why() {
 /// Only who has opened a shared flow opens connections by it, and stream 0 has no messages.
 #[test]
 fn a_shared_flow_has_no_stream_of_its_own_and_none_of_the_server() {
-    let mut world = Sharing::new(5, Faults::default());
+    let mut world = Streams::shared(5, Faults::default());
     let [stream] = world.with_connections();
-    let theirs = world.theirs(stream).flow;
+    let theirs = world.at(1, stream).flow;
     let owner = Owner { channel: 7, connection: 7 };
     let (now, server) = (world.network.now, &mut world.network.hosts[1].endpoint);
     assert_eq!(server.open_stream(now, theirs, owner, 100).err(), Some(NoStream::NotOpen));
     assert!(!server.takes_operations(theirs));
-    let key = world.key;
-    world.inject(1, key, |bytes| {
+    world.inject(0, 1 << 20, |bytes| {
         let at = emit_stream(bytes, 2);
         at + emit_open(&mut bytes[at..], 1000)
     });
     let client = &world.network.hosts[0];
     assert_eq!(client.app.accepted.len() + client.app.streams.len(), 0);
     assert_eq!(client.endpoint.counters().dropped_violation, 0, "it is refused");
-    world.inject(0, theirs, |bytes| emit_message(bytes, 0, 0));
+    world.inject(1, 1 << 20, |bytes| emit_message(bytes, 0, 0));
     assert_eq!(world.ends(1), [Reason::Protocol]);
 }
 
 /// What is nobody's has no owner, and what has an owner is not shared.
 #[test]
 fn a_saved_flow_is_shared_or_of_an_app() {
-    let mut world = Sharing::new(6, Faults::default());
+    let mut world = Streams::shared(6, Faults::default());
     let _: [_; 1] = world.with_connections();
     let now = world.network.now;
     let saved = world.network.hosts[0].endpoint.save();
@@ -299,9 +207,9 @@ fn a_saved_flow_is_shared_or_of_an_app() {
 /// Its slot may be another connection's by then.
 #[test]
 fn an_attempt_that_was_aborted_hears_nothing_of_being_accepted() {
-    let mut world = Sharing::new(7, Faults::default());
+    let mut world = Streams::shared(7, Faults::default());
     let [first] = world.with_connections();
-    let second = world.open();
+    let second = world.open(0);
     world.network.transmit();
     world.abort(0, second);
     world.run_until(|world| world.ends(1) == [Reason::Reset]);
@@ -314,12 +222,11 @@ fn an_attempt_that_was_aborted_hears_nothing_of_being_accepted() {
 /// Its app does not know the connection before that.
 #[test]
 fn who_is_accepted_hears_it_before_messages_come() {
-    let mut world = Sharing::new(8, Faults::default());
+    let mut world = Streams::shared(8, Faults::default());
     let [_] = world.with_connections();
-    let second = world.open();
+    let second = world.open(0);
     world.network.hosts[0].app.told.clear();
-    let key = world.key;
-    world.inject(1, key, |bytes| {
+    world.inject(0, 1 << 20, |bytes| {
         let at = emit_stream(bytes, second.stream);
         at + emit_message(&mut bytes[at..], 0, 0)
     });
@@ -331,17 +238,17 @@ fn who_is_accepted_hears_it_before_messages_come() {
 /// What the peer has never heard of would be a gap in its books for ever, and those are bounded.
 #[test]
 fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
-    let mut world = Sharing::new(9, Faults::default());
-    let mut open = vec![world.open()];
+    let mut world = Streams::shared(9, Faults::default());
+    let mut open = vec![world.open(0)];
     for nth in 0..300 {
-        let stream = world.open();
+        let stream = world.open(0);
         match nth % 4 {
             0 => world.close(0, stream),
             2 => world.abort(0, stream),
             _ => open.push(stream),
         }
     }
-    let is_all = |world: &mut Sharing| world.network.hosts[0].app.connected as usize == 151;
+    let is_all = |world: &mut Streams| world.network.hosts[0].app.connected as usize == 151;
     world.run_until(is_all);
     assert_eq!(world.ends(0), [Reason::Closed; 75]);
     open.into_iter().for_each(|stream| world.close(0, stream));
@@ -351,13 +258,13 @@ fn attempts_that_were_given_up_before_the_flow_was_open_keep_nobody_out() {
 /// The peer has to have heard of the end of one before another takes its place.
 #[test]
 fn one_that_takes_the_place_of_another_is_not_refused() {
-    let mut world = Sharing::new(10, Faults::default());
-    let streams: Vec<_> = (0..STREAMS_MAX).map(|_| world.open()).collect();
+    let mut world = Streams::shared(10, Faults::default());
+    let streams: Vec<_> = (0..STREAMS_MAX).map(|_| world.open(0)).collect();
     world.run_until(|world| world.network.hosts[0].app.connected as usize == STREAMS_MAX);
     world.abort(0, streams[0]);
     let owner = Owner { channel: 1, connection: 5000 };
-    let (now, key) = (world.network.now, world.key);
-    let open = |world: &mut Sharing| {
+    let (now, key) = (world.network.now, world.flow(0));
+    let open = |world: &mut Streams| {
         world.network.hosts[0].endpoint.open_stream(now, key, owner, 1000).map(|_| ())
     };
     let early = open(&mut world);
@@ -373,11 +280,11 @@ fn one_that_takes_the_place_of_another_is_not_refused() {
 /// The apps that have accepted them may be of different users.
 #[test]
 fn who_has_opened_shared_connections_says_which_goes_first() {
-    let mut world = Sharing::new(21, Faults::default());
+    let mut world = Streams::shared(21, Faults::default());
     let [stream] = world.with_connections();
     let urgent = Priority { urgency: 0, weight: 1 };
     let priorities = [0, 1].map(|host: usize| {
-        let of = if host == 0 { stream } else { world.theirs(stream) };
+        let of = if host == 0 { stream } else { world.at(1, stream) };
         let endpoint = &mut world.network.hosts[host].endpoint;
         endpoint.set_priority(of, urgent);
         endpoint.save().flows[0].streams.as_ref().expect("it has some").sides[0].priority
@@ -426,7 +333,7 @@ fn flows_without_connections_leave_room_for_others() {
 
 #[test]
 fn a_flow_that_its_opener_does_not_use_is_given_up() {
-    let mut world = Sharing::new(11, Faults::default());
+    let mut world = Streams::shared(11, Faults::default());
     let begin = world.network.now;
     world.run_until(|world| world.flows() == [1, 1]);
     world.run_until(|world| world.flows() == [0, 0]);
@@ -438,13 +345,12 @@ fn a_flow_that_its_opener_does_not_use_is_given_up() {
 /// One that is in use is not, however long nothing comes by it; and refusals are no use.
 #[test]
 fn only_a_flow_without_connections_is_given_up() {
-    let mut world = Sharing::new(12, Faults::default());
+    let mut world = Streams::shared(12, Faults::default());
     let [first] = world.with_connections();
     let begin = world.network.now;
     world.run_until(|world| world.network.now.since(begin) > 200 * SECOND);
     assert_eq!(world.flows(), [1, 1]);
     world.network.hosts[1].app.refuses = true;
-    let key = world.theirs(first).flow;
     world.abort(0, first);
     world.network.run_until(|network| network.hosts[1].app.ended.len() == 1);
     let begin = world.network.now;
@@ -457,7 +363,7 @@ fn only_a_flow_without_connections_is_given_up() {
         let next = world.network.now + SECOND;
         world.network.cut(true);
         world.wait_until(next);
-        world.inject(0, key, |bytes| {
+        world.inject(1, u64::from(stream) << 20, |bytes| {
             let at = emit_stream(bytes, stream);
             at + emit_open(&mut bytes[at..], 1000)
         });
@@ -467,32 +373,35 @@ fn only_a_flow_without_connections_is_given_up() {
 /// Who has opened it waits for no more than that for its close to be acknowledged.
 #[test]
 fn a_peer_that_acknowledges_no_close_does_not_keep_the_flow() {
-    let mut world = Sharing::new(13, Faults::default());
+    let mut world = Streams::shared(13, Faults::default());
     let [stream] = world.with_connections();
     world.abort(0, stream);
     world.network.cut(true);
-    let (begin, key) = (world.network.now, world.key);
-    while world.network.hosts[0].endpoint.flows_open() > 0 {
+    let begin = world.network.now;
+    for second in 1.. {
+        if world.network.hosts[0].endpoint.flows_open() == 0 {
+            break;
+        }
         let next = world.network.now + SECOND;
         assert!(world.network.now.since(begin) < 60 * SECOND, "{}", world.network.describe());
         world.wait_until(next);
-        world.inject(1, key, emit_ping);
+        world.inject(0, second << 20, emit_ping);
     }
 }
 
 /// A connection that comes late enough finds it still there.
 #[test]
 fn a_flow_that_is_used_again_is_not_given_up() {
-    let mut world = Sharing::new(14, Faults::default());
+    let mut world = Streams::shared(14, Faults::default());
     let [stream] = world.with_connections();
     world.abort(0, stream);
     world.network.cut(true);
-    let (begin, key) = (world.network.now, world.key);
+    let begin = world.network.now;
     for second in 1..25 {
         world.wait_until(begin + second * SECOND);
-        world.inject(1, key, emit_ping);
+        world.inject(0, second << 20, emit_ping);
     }
-    world.open();
+    world.open(0);
     world.wait_until(begin + 40 * SECOND);
     assert_eq!(world.network.hosts[0].endpoint.flows_open(), 1);
     assert!(world.ends(0).is_empty());

@@ -2,141 +2,24 @@
 
 use std::collections::HashMap;
 
-use clearway_base::{MILLISECOND, Random, SECOND, Time};
-use clearway_wire::Ecn;
+use clearway_base::{MILLISECOND, Random, SECOND};
 use clearway_wire::clearway::{
     STREAM_FRAME_LENGTH, emit_close, emit_fragment, emit_limit, emit_message, emit_open, emit_ping,
     emit_stream, emit_wait,
 };
 use clearway_world::Steps;
 
-use super::{FIRST_STREAM, Faults, Network, WINDOW, bad, content, forged};
+use super::{Faults, WINDOW, bad, content};
+
+pub(super) mod world;
+
 use crate::flow::{PROBED, STREAMS_MAX};
 use crate::state::{PartialState, SideState};
 use crate::{
-    Buffer, Config, Endpoint, EndpointState, FlowKey, NoStream, Order, Owner, Phase, Priority,
-    Reason, StreamKey, StreamStage,
+    Buffer, Config, Endpoint, EndpointState, NoStream, Order, Phase, Priority, Reason, StreamKey,
+    StreamStage,
 };
-
-/// Streams that a test opens have owners from here on.
-const OPENED: u32 = 2 * FIRST_STREAM;
-
-struct Streams {
-    network: Network,
-    keys: [FlowKey; 2],
-    /// How many were opened by each host.
-    opened: [u32; 2],
-    names: [HashMap<Owner, StreamKey>; 2],
-    /// Messages by stream that host 0, or 1, has got.
-    got: [HashMap<u32, Vec<Vec<u8>>>; 2],
-    /// Streams of the messages that have come, in the order in which they did.
-    order: Vec<u32>,
-}
-
-impl Streams {
-    fn new(seed: u64, faults: Faults) -> Self {
-        let mut network = Network::new(seed, &Config::default(), faults, 64 << 20);
-        let keys = network.connected();
-        network.hosts.iter_mut().for_each(|host| host.app.transmit_pool = content(0, 1 << 20));
-        Self {
-            network,
-            keys,
-            opened: [0; 2],
-            names: [HashMap::new(), HashMap::new()],
-            got: [HashMap::new(), HashMap::new()],
-            order: Vec::new(),
-        }
-    }
-
-    fn try_open(&mut self, host: usize) -> Result<StreamKey, NoStream> {
-        let owner = Owner { channel: 1, connection: OPENED + self.opened[host] };
-        let (now, endpoint) = (self.network.now, &mut self.network.hosts[host].endpoint);
-        let key = endpoint.open_stream(now, self.keys[host], owner, WINDOW)?;
-        self.opened[host] += 1;
-        self.names[host].insert(owner, key);
-        Ok(key)
-    }
-
-    fn open(&mut self, host: usize) -> StreamKey {
-        let stream = self.try_open(host);
-        stream.unwrap_or_else(|none| panic!("{none:?}: {}", self.network.describe()))
-    }
-
-    /// The other end's name.
-    fn at(&self, host: usize, stream: StreamKey) -> StreamKey {
-        StreamKey { flow: self.keys[host], ..stream }
-    }
-
-    fn send(&mut self, host: usize, to: impl Into<StreamKey>, offset: u32, length: u32) {
-        self.network.hosts[host].endpoint.send(self.network.now, to, offset, length);
-    }
-
-    fn close(&mut self, host: usize, of: impl Into<StreamKey>) {
-        let (now, host) = (self.network.now, &mut self.network.hosts[host]);
-        host.endpoint.close(now, of, &mut host.app);
-    }
-
-    fn abort(&mut self, host: usize, of: impl Into<StreamKey>) {
-        let host = &mut self.network.hosts[host];
-        host.endpoint.abort(of, Reason::Reset, &mut host.app);
-    }
-
-    /// Takes what has come to a host, but for messages of this stream.
-    fn read(&mut self, host: usize, but: u32) {
-        let now = self.network.now;
-        let Network { hosts, .. } = &mut self.network;
-        let at = &mut hosts[host];
-        self.names[host].extend(at.app.streams.iter().copied());
-        let mut kept = std::collections::VecDeque::new();
-        while let Some((owner, buffer)) = at.app.delivered.pop_front() {
-            let own = StreamKey::from(self.keys[host]);
-            let key = self.names[host].get(&owner).copied().unwrap_or(own);
-            if key.stream == but {
-                kept.push_back((owner, buffer));
-                continue;
-            }
-            let message = at.app.release(buffer);
-            at.endpoint.release(now, key, 1, u64::from(buffer.length));
-            self.order.push(key.stream);
-            self.got[host].entry(key.stream).or_default().push(message);
-        }
-        at.app.delivered = kept;
-    }
-
-    fn count(&self, host: usize, stream: StreamKey) -> usize {
-        self.got[host].get(&stream.stream).map_or(0, Vec::len)
-    }
-
-    fn ends(&self, host: usize) -> Vec<Reason> {
-        self.network.hosts[host].app.ended.iter().map(|(_, reason)| *reason).collect()
-    }
-
-    /// A data packet of host 0 comes to host 1, with these frames. True if it was taken.
-    fn inject(&mut self, number: u64, emit: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        let bytes = forged(self.keys[1].id(), number, emit);
-        let (now, from) = (self.network.now, self.network.hosts[0].address);
-        let host = &mut self.network.hosts[1];
-        let before = host.endpoint.counters().dropped_violation;
-        host.handle(now, from, Ecn::Capable, &bytes);
-        host.endpoint.counters().dropped_violation == before
-    }
-}
-
-impl Steps for Streams {
-    fn now(&self) -> Time {
-        self.network.now
-    }
-
-    fn step(&mut self) -> bool {
-        let goes_on = self.network.step();
-        (0..2).for_each(|host| self.read(host, u32::MAX));
-        goes_on
-    }
-
-    fn describe(&self) -> String {
-        self.network.describe()
-    }
-}
+use world::Streams;
 
 /// Messages of many streams and of the flow's own connection, over bad links and through endpoints
 /// that are saved and restored: each once, whole, and in the order of its stream.
@@ -148,7 +31,7 @@ fn each_stream_has_its_order_over_bad_links() {
         let mut world = Streams::new(seed, faults);
         // By host and stream, what was sent: where in the pool, and how long.
         let mut sent: [HashMap<u32, Vec<(u32, u32)>>; 2] = Default::default();
-        let mut open: [Vec<StreamKey>; 2] = [0, 1].map(|host| vec![world.keys[host].into()]);
+        let mut open: [Vec<StreamKey>; 2] = [0, 1].map(|host| vec![world.flow(host).into()]);
         let mut closed = Vec::new();
         for _ in 0..500 {
             let host = random.below(2) as usize;
@@ -228,11 +111,11 @@ fn a_large_message_holds_up_nobody_else() {
         world.send(0, large, 0, 1 << 20);
     }
     for _ in 0..10 {
-        let own = world.keys[0];
+        let own = world.flow(0);
         world.send(0, small, 0, 64);
         world.send(0, own, 0, 64);
     }
-    let own = StreamKey::from(world.keys[1]);
+    let own = StreamKey::from(world.flow(1));
     world.run_until(|world| world.count(1, small) == 10 && world.count(1, own) == 10);
     assert_eq!(world.count(1, large), 0, "the first is still under way");
     world.run_until(|world| world.count(1, large) == 8);
@@ -243,7 +126,7 @@ fn a_large_message_holds_up_nobody_else() {
 fn all_have_their_turns() {
     let mut world = Streams::new(2, Faults::default());
     let (busy, calm) = (world.open(0), world.open(0));
-    let own = StreamKey::from(world.keys[0]);
+    let own = StreamKey::from(world.flow(0));
     world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
     for all in [[busy, own, calm], [own, busy, calm]] {
         world.order.clear();
@@ -264,7 +147,7 @@ fn all_have_their_turns() {
 fn turns_are_by_urgency_and_weight() {
     let mut world = Streams::new(4, Faults::default());
     let (urgent, heavy, light) = (world.open(0), world.open(0), world.open(0));
-    let own = StreamKey::from(world.keys[0]);
+    let own = StreamKey::from(world.flow(0));
     world.run_until(|world| world.network.hosts[0].endpoint.books().all(|all| all.limit > 0));
     for (stream, urgency, weight) in [(urgent, 0, 1), (heavy, 3, 48), (own, 7, 256)] {
         world.network.hosts[0].endpoint.set_priority(stream, Priority { urgency, weight });
@@ -294,7 +177,7 @@ fn unordered_messages_come_once_and_whole() {
         let mut random = Random::new(seed);
         let faults = bad(100, 50, 100, 0);
         let mut world = Streams::new(seed, faults);
-        let streams = [world.keys[0].into(), world.open(0)];
+        let streams = [world.flow(0).into(), world.open(0)];
         world.run_until(|world| world.network.hosts[1].app.streams.len() == 1);
         let mut lengths = [Vec::new(), Vec::new()];
         for _ in 0..200 {
@@ -328,7 +211,7 @@ fn unordered_messages_come_once_and_whole() {
             came.sort_unstable();
             assert_eq!(&came, sent, "seed {seed}");
         }
-        world.close(0, world.keys[0]);
+        world.close(0, world.flow(0));
         world.run_until(|world| (0..2).all(|host| world.ends(host) == [Reason::Closed; 2]));
         assert!(world.network.hosts[1].app.is_all_finished());
     }
@@ -370,7 +253,7 @@ fn the_flows_own_connection_takes_its_streams_along() {
             let stream = world.at(0, stream);
             (0..5).for_each(|_| world.send(0, stream, 0, 5000));
         }
-        let own = world.keys[0];
+        let own = world.flow(0);
         world.close(0, own);
         world.run_until(|world| (0..2).all(|host| world.ends(host) == [Reason::Closed; 4]));
         for stream in streams {
@@ -384,7 +267,7 @@ fn all_apps_hear_of_the_end_of_the_flow() {
     let mut world = Streams::new(5, Faults::default());
     let stream = world.open(0);
     world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
-    let own = world.keys[0];
+    let own = world.flow(0);
     world.send(0, stream, 0, 5000);
     world.abort(0, own);
     assert_eq!(world.ends(0), [Reason::Reset], "the stream's; who aborts knows");
@@ -414,11 +297,11 @@ fn an_aborted_stream_ends_at_both_ends_and_the_flow_goes_on() {
         if random.chance(1, 2) {
             world.network.move_on();
         }
-        let own = world.keys[0];
+        let own = world.flow(0);
         world.send(0, own, 0, 64);
         world.run_until(|world| {
             let sides = world.network.hosts.iter().map(|host| host.endpoint.books().count());
-            sides.sum::<usize>() == 2 && world.count(1, world.keys[1].into()) == 1
+            sides.sum::<usize>() == 2 && world.count(1, world.flow(1).into()) == 1
         });
         let told = world.network.hosts[1].app.streams.len();
         assert_eq!(world.ends(1).len(), told, "seed {seed}: once, if it was told of the stream");
@@ -488,13 +371,13 @@ fn memory_comes_back_however_a_stream_ends() {
             world.run_until(|world| world.ends(1) == [Reason::Reset]);
         },
         |world, _| {
-            let own = world.keys[0];
+            let own = world.flow(0);
             world.abort(0, own);
             world.run_until(|world| world.ends(1) == [Reason::Reset; 2]);
         },
         |world, _| {
             assert!(
-                !world.inject(5000, |bytes| emit_stream(bytes, 0) + emit_ping(&mut bytes[8..]))
+                !world.inject(1, 5000, |bytes| emit_stream(bytes, 0) + emit_ping(&mut bytes[8..]))
             );
             assert_eq!(world.ends(1), [Reason::Protocol; 2]);
         },
@@ -547,7 +430,7 @@ fn who_waits_for_memory_slows_nobody_down() {
     for is_own in [false, true] {
         let mut world = Streams::new(21, Faults::default());
         let (large, small) = (world.open(0), world.open(0));
-        let large = if is_own { StreamKey::from(world.keys[0]) } else { large };
+        let large = if is_own { StreamKey::from(world.flow(0)) } else { large };
         world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
         let app = &mut world.network.hosts[1].app;
         let missing = app.pool_bytes_free - 300_000;
@@ -561,7 +444,7 @@ fn who_waits_for_memory_slows_nobody_down() {
         let periods = world.network.now.since(begun) / (100 * MILLISECOND) + 1;
         let refused = world.network.hosts[1].endpoint.counters().dropped_no_buffer;
         assert!(refused > 0 && refused <= 200 * periods, "{refused} in {periods} periods");
-        let info = world.network.hosts[0].endpoint.flow_at(world.keys[0].slot()).expect("open");
+        let info = world.network.hosts[0].endpoint.flow_at(world.flow(0).slot()).expect("open");
         assert_eq!(info.packets_lost, 0, "none was lost");
 
         let now = world.network.now;
@@ -608,12 +491,12 @@ fn a_probe_looks_at_few_of_many_streams() {
         world.send(1, world.at(1, *stream), 0, 100);
     }
     world.network.cut(true);
-    while world.network.hosts[1].endpoint.probe_timeouts(world.keys[1]) == 0 {
+    while world.network.hosts[1].endpoint.probe_timeouts(world.flow(1)) == 0 {
         world.go_on();
     }
     let before = PROBED.get();
     for nth in 0..PACKETS as u64 {
-        assert!(world.inject((1 << 20) + nth, |bytes| {
+        assert!(world.inject(1, (1 << 20) + nth, |bytes| {
             let at = emit_stream(bytes, 1);
             at + emit_limit(&mut bytes[at..], WINDOW)
         }));
@@ -655,8 +538,8 @@ fn who_has_to_wait_was_asked_about_what_it_sent() {
         let stream = world.open(1);
         world.send(1, stream, 0, 100);
         world.run_until(|world| world.count(0, stream) == 1);
-        assert!(world.inject(50, wait(0)), "nothing waits");
-        assert!(!world.inject(51, wait(1 << 20)));
+        assert!(world.inject(1, 50, wait(0)), "nothing waits");
+        assert!(!world.inject(1, 51, wait(1 << 20)));
         assert_eq!(world.ends(1)[0], Reason::Protocol);
     }
 }
@@ -698,11 +581,11 @@ fn there_are_only_so_many() {
     assert_eq!(world.try_open(0), Err(NoStream::TooMany));
     world.run_until(|world| world.network.hosts[1].app.streams.len() == STREAMS_MAX);
     assert_eq!(world.try_open(1), Err(NoStream::TooMany));
-    let first = StreamKey { flow: world.keys[0], stream: 1 };
+    let first = StreamKey { flow: world.flow(0), stream: 1 };
     world.close(0, first);
     world.run_until(|world| world.ends(0) == [Reason::Closed]);
     world.open(0);
-    let own = world.keys[0];
+    let own = world.flow(0);
     world.close(0, own);
     assert_eq!(world.try_open(0), Err(NoStream::NotOpen));
 }
@@ -728,7 +611,7 @@ fn a_peer_may_not_invent_streams() {
         (1, emit_ping),
     ] {
         let mut world = Streams::new(10, Faults::default());
-        assert!(!world.inject(50, stream(id, frame)), "{id}");
+        assert!(!world.inject(1, 50, stream(id, frame)), "{id}");
         assert_eq!(world.ends(1), [Reason::Protocol]);
     }
     for reserved in [
@@ -736,28 +619,28 @@ fn a_peer_may_not_invent_streams() {
         |bytes: &mut [u8]| emit_fragment(bytes, 0, 1, 2, 0) + 1,
     ] {
         let mut world = Streams::new(17, Faults::default());
-        assert!(world.inject(50, stream(1, open)));
+        assert!(world.inject(1, 50, stream(1, open)));
         let reserved = stream(1, reserved);
-        assert!(!world.inject(51, |bytes| {
+        assert!(!world.inject(1, 51, |bytes| {
             let length = reserved(bytes);
             bytes[STREAM_FRAME_LENGTH + 3] = 1;
             length
         }));
     }
     let mut world = Streams::new(18, Faults::default());
-    let own = world.keys[0];
+    let own = world.flow(0);
     world.close(0, own);
     world.run_until(|world| world.ends(1) == [Reason::Closed]);
-    assert!(world.inject(50, stream(1, open)), "late");
+    assert!(world.inject(1, 50, stream(1, open)), "late");
     let mut world = Streams::new(11, Faults::default());
-    assert!(world.inject(50, stream(1, open)));
-    assert!(world.inject(51, stream(1, message)));
+    assert!(world.inject(1, 50, stream(1, open)));
+    assert!(world.inject(1, 51, stream(1, message)));
     assert_eq!(world.network.hosts[1].app.delivered.len(), 1);
-    assert!(world.inject(52, stream(1, open)), "again");
-    assert!(world.inject(53, stream(1, |bytes| emit_close(bytes, 1, 0))));
+    assert!(world.inject(1, 52, stream(1, open)), "again");
+    assert!(world.inject(1, 53, stream(1, |bytes| emit_close(bytes, 1, 0))));
     assert_eq!(world.ends(1), [Reason::Reset]);
-    assert!(world.inject(54, stream(1, message)), "late");
-    assert!(world.inject(55, stream(1, open)), "late");
+    assert!(world.inject(1, 54, stream(1, message)), "late");
+    assert!(world.inject(1, 55, stream(1, open)), "late");
     assert_eq!(world.network.hosts[1].app.streams.len(), 1);
 }
 
@@ -772,7 +655,7 @@ fn a_peer_cannot_fill_the_books_of_streams() {
         }
     };
     for nth in 0..1000 {
-        world.inject(50 + nth, open(1 + 4 * nth as u32));
+        world.inject(1, 50 + nth, open(1 + 4 * nth as u32));
     }
     let saved = world.network.hosts[1].endpoint.save();
     let streams = saved.flows[0].streams.as_ref().expect("known");
@@ -782,7 +665,7 @@ fn a_peer_cannot_fill_the_books_of_streams() {
     let mut number = 5000;
     for id in 0..10_000 {
         number += 1;
-        world.inject(number, open(1 + 2 * id));
+        world.inject(1, number, open(1 + 2 * id));
     }
     let saved = world.network.hosts[1].endpoint.save();
     let streams = saved.flows[0].streams.as_ref().expect("known");
@@ -797,7 +680,7 @@ fn both_apps_may_close_before_either_has_read() {
         [(true, [30, 30]), (true, [1, 30]), (false, [30, 30]), (false, [1, 30]), (false, [30, 1])]
     {
         let mut world = Streams::new(20, bad(100, 0, 0, 0));
-        let mut stream = StreamKey::from(world.keys[0]);
+        let mut stream = StreamKey::from(world.flow(0));
         if !is_own {
             stream = world.open(0);
             world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
@@ -829,7 +712,7 @@ fn both_ends_may_close_the_flow_with_streams_under_way() {
         let loss = if seed == 0 { 0 } else { 100 };
         let mut world = Streams::new(seed, bad(loss, 0, 0, 0));
         for host in 0..2 {
-            let (stream, own) = (world.open(host), world.keys[host]);
+            let (stream, own) = (world.open(host), world.flow(host));
             world.send(host, stream, 0, 1000);
             world.close(host, own);
         }
@@ -844,7 +727,7 @@ fn both_ends_may_close_the_flow_with_streams_under_way() {
 #[test]
 fn a_peer_that_goes_on_opening_holds_up_no_close() {
     let mut world = Streams::new(21, Faults::default());
-    let (stream, own) = (world.open(0), world.keys[0]);
+    let (stream, own) = (world.open(0), world.flow(0));
     world.send(0, stream, 0, 1 << 20);
     world.close(0, own);
     let (mut opened, end) = (0, world.network.now + 20 * MILLISECOND);
