@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 pub(crate) struct AppPlace {
     pub(crate) host: AppHost,
     pub(crate) idle: Idle,
-    pub(crate) way: Way,
+    pub(crate) exchange: Exchange,
 }
 
 /// How Clearway's apps exchange what a workload asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub(crate) enum Exchange {
     /// A message there, and one back.
     Messages,
     /// The same by TCP.
@@ -248,7 +248,7 @@ fn attach_sharing(
     };
     let mut options = options(name, socket, place.idle, load);
     options.sizes.shared_bytes = shared_bytes;
-    if let Way::Streams(_) = place.way {
+    if let Exchange::Streams(_) = place.exchange {
         options.sizes.transmit_pool_bytes = STREAMS_POOL_BYTES;
         options.sizes.receive_pool_bytes = STREAMS_POOL_BYTES;
     }

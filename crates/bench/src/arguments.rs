@@ -1,6 +1,6 @@
 //! The command line of `clearway bench`, and the checked plan that comes out of it.
 
-use crate::apps::Way;
+use crate::apps::Exchange;
 use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -202,7 +202,7 @@ pub struct Plan {
     /// What the server's app does when idle.
     pub(crate) server_idle: Idle,
     /// How Clearway's apps exchange messages.
-    pub(crate) way: Way,
+    pub(crate) exchange: Exchange,
     /// Which of them is the kernel's.
     pub kernel_end: Option<KernelEnd>,
     /// Largest IP packet on the Clearway wire.
@@ -272,14 +272,14 @@ impl Command {
         }
         let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { 9000 });
         let (wire, layout, runs) = (self.wire, self.layout, self.runs.unwrap_or(RUNS));
-        let way = if self.tcp { Way::Tcp } else { Way::Messages };
+        let exchange = if self.tcp { Exchange::Tcp } else { Exchange::Messages };
         Ok(Plan {
             load,
             wire,
             layout,
             idle,
             server_idle: idle,
-            way,
+            exchange,
             kernel_end: self.kernel_end,
             mtu,
             contenders,

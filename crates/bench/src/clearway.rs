@@ -147,7 +147,11 @@ fn run_apps(
 }
 
 pub(crate) fn place(plan: &Plan, host: &HostFiles) -> AppPlace {
-    AppPlace { host: AppHost::Daemon(host.socket.clone()), idle: plan.idle, way: plan.way }
+    AppPlace {
+        host: AppHost::Daemon(host.socket.clone()),
+        idle: plan.idle,
+        exchange: plan.exchange,
+    }
 }
 
 pub(crate) fn start_server(
@@ -173,8 +177,8 @@ fn run_embedded(
 ) -> Result<Outcome, Error> {
     let [client, server] = [false, true].map(|is| EmbeddedHost::new(directory, is, plan));
     let to = server.address().while_("choosing an address")?;
-    let (idle, way) = (plan.idle, plan.way);
-    let place = |host| AppPlace { host: AppHost::Embedded(host), idle, way };
+    let (idle, exchange) = (plan.idle, plan.exchange);
+    let place = |host| AppPlace { host: AppHost::Embedded(host), idle, exchange };
     let server = start_server(plan, place(server), to, pins, interrupt)?;
     let part = Part::ClearwayClient { client: place(client), load: plan.load, to };
     let role = Role::new(part).on_core(pins.client);

@@ -96,8 +96,8 @@ impl OpsCommand {
     ) -> Result<crate::kernel::Outcome, Error> {
         let (seconds, pins) = (self.timing.seconds, case.pins(cores));
         match case.by {
-            By::Clearway(way) => {
-                clearway::run_once(&case.plan(way, seconds), pins, None, interrupt)
+            By::Clearway(exchange) => {
+                clearway::run_once(&case.plan(exchange, seconds), pins, None, interrupt)
             }
             By::Ucx(test) => {
                 ucx::run_once(test, (case.size, case.window), seconds, pins, interrupt)

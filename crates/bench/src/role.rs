@@ -3,7 +3,7 @@
 //! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
-use crate::apps::{self, AppPlace, Listening, StreamsListening, TcpListening, Way};
+use crate::apps::{self, AppPlace, Exchange, Listening, StreamsListening, TcpListening};
 use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
@@ -291,28 +291,28 @@ fn turn_all<E: Endpoint>(clients: &mut [Client], endpoints: &mut [E]) -> io::Res
 fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
     let calls = Calls::Waiting;
     let tell_ready = || tell(&Event::Ready(at.to_string()));
-    match place.way {
-        Way::Messages => {
+    match place.exchange {
+        Exchange::Messages => {
             let listening = Listening::open(place, load, at)?;
             tell_ready();
             serve_messages(listening, load)
         }
-        Way::Tcp => {
+        Exchange::Tcp => {
             let listening = TcpListening::open(place, load, at)?;
             tell_ready();
             answer(load, &mut listening.accept(calls)?).map(drop)
         }
-        Way::Operations(_) => {
+        Exchange::Operations(_) => {
             let mut owner = apps::share(place, load, at, calls)?;
             tell_ready();
             answer(load, &mut owner).map(drop)
         }
-        Way::Calls(question) => {
+        Exchange::Calls(question) => {
             let mut answerer = apps::answerer(place, load, at, calls, question)?;
             tell_ready();
             answer(load, &mut answerer).map(drop)
         }
-        Way::Streams(_) => {
+        Exchange::Streams(_) => {
             let listening = StreamsListening::open(place, load, at)?;
             tell_ready();
             answer(load, &mut listening.accept(calls)?).map(drop)
@@ -332,16 +332,16 @@ fn serve_messages(mut listening: Listening, load: &Load) -> io::Result<()> {
 
 fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Result<()> {
     let calls = Calls::Waiting;
-    match place.way {
-        Way::Messages => measure(load, &mut apps::connect(place, &load, to, calls)?),
-        Way::Tcp => measure(load, &mut apps::connect_tcp(place, &load, to, calls)?),
-        Way::Operations(deed) => {
+    match place.exchange {
+        Exchange::Messages => measure(load, &mut apps::connect(place, &load, to, calls)?),
+        Exchange::Tcp => measure(load, &mut apps::connect_tcp(place, &load, to, calls)?),
+        Exchange::Operations(deed) => {
             measure_all(load, &mut apps::askers(place, &load, to, calls, deed)?)
         }
-        Way::Calls(question) => {
+        Exchange::Calls(question) => {
             measure(load, &mut apps::caller(place, &load, to, calls, question)?)
         }
-        Way::Streams(company) => {
+        Exchange::Streams(company) => {
             measure(load, &mut apps::connect_streams(place, &load, to, calls, company)?)
         }
     }
@@ -355,28 +355,28 @@ fn measure_pair(
     to: InternetAddress,
 ) -> io::Result<()> {
     let calls = Calls::Polling;
-    match client_place.way {
-        Way::Messages => {
+    match client_place.exchange {
+        Exchange::Messages => {
             let listening = Listening::open(server_place, &load, to)?;
             let client_end = apps::connect(client_place, &load, to, calls)?;
             take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
         }
-        Way::Tcp => {
+        Exchange::Tcp => {
             let listening = TcpListening::open(server_place, &load, to)?;
             let client_end = apps::connect_tcp(client_place, &load, to, calls)?;
             take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
         }
-        Way::Operations(deed) => {
+        Exchange::Operations(deed) => {
             let mut owner = apps::share(server_place, &load, to, calls)?;
             let mut askers = apps::askers(client_place, &load, to, calls, deed)?;
             take_turns(load, &mut askers, &mut owner)
         }
-        Way::Calls(question) => {
+        Exchange::Calls(question) => {
             let mut answerer = apps::answerer(server_place, &load, to, calls, question)?;
             let caller = apps::caller(client_place, &load, to, calls, question)?;
             take_turns(load, &mut [caller], &mut answerer)
         }
-        Way::Streams(company) => {
+        Exchange::Streams(company) => {
             let listening = StreamsListening::open(server_place, &load, to)?;
             let client_end = apps::connect_streams(client_place, &load, to, calls, company)?;
             take_turns(load, &mut [client_end], &mut listening.accept(calls)?)

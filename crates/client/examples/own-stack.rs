@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!            Channel::recv_frames          Interface::poll            Service::serve
-//!   daemon ──── burst of frames ───▶ Port ────▶ smoltcp ────▶ sockets ─────▶ echo, page
+//!   daemon ──── burst of frames ───▶ VifDevice ─▶ smoltcp ──▶ sockets ─────▶ echo, page
 //!          ◀─── frame_buffer, flush_frames ────
 //! ```
 
@@ -131,7 +131,7 @@ impl Stack {
         let mac = HardwareAddress::Ethernet(EthernetAddress(vif.mac.0));
         let mut config = Config::new(mac);
         config.random_seed = RandomState::new().hash_one(vif.mac.0);
-        let mut port = Port::new(channel, vif.id, &capabilities, None);
+        let mut port = VifDevice::new(channel, vif.id, &capabilities, None);
         let mut interface = Interface::new(config, &mut port, Instant::ZERO);
         let cidr = IpCidr::new(address.into(), arguments.address.prefix_length);
         interface.update_ip_addrs(|addresses| addresses.push(cidr).expect("room for one"));
@@ -161,7 +161,7 @@ impl Stack {
 
     fn handle(&mut self, channel: &mut Channel, frames: Option<&Frames>) -> Result<()> {
         let now = self.now();
-        let mut port = Port::new(channel, self.vif, &self.capabilities, frames);
+        let mut port = VifDevice::new(channel, self.vif, &self.capabilities, frames);
         self.interface.poll(now, &mut port, &mut self.sockets);
         for service in &self.services {
             service.serve(self.sockets.get_mut(service.handle))?;
@@ -255,7 +255,7 @@ fn answer(is_get: bool) -> String {
 }
 
 /// The virtual interface as smoltcp sees it, for one burst of frames.
-struct Port<'a> {
+struct VifDevice<'a> {
     channel: &'a mut Channel,
     vif: VifId,
     capabilities: DeviceCapabilities,
@@ -264,7 +264,7 @@ struct Port<'a> {
     failure: Option<Error>,
 }
 
-impl<'a> Port<'a> {
+impl<'a> VifDevice<'a> {
     fn new(
         channel: &'a mut Channel,
         vif: VifId,
@@ -276,7 +276,7 @@ impl<'a> Port<'a> {
     }
 }
 
-impl phy::Device for Port<'_> {
+impl phy::Device for VifDevice<'_> {
     type RxToken<'t>
         = Received<'t>
     where

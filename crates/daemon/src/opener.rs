@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use clearway_nic::interface::Device;
 use clearway_nic::memif::Connect;
-use clearway_nic::{Installed, Memory, NotInstalled, ThisProcess, Way, XdpSocket};
+use clearway_nic::{AttachMode, Installed, Memory, NotInstalled, ThisProcess, XdpSocket};
 use rustix::net::SocketFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
@@ -222,8 +222,8 @@ impl clearway_nic::Opener for Opening {
         Ok(XdpSocket { file, memory: descriptors.next() })
     }
 
-    fn steer(&self, _: &Device, way: Way) -> Result<Installed, NotInstalled> {
-        let Way { fragments, generic } = way;
+    fn steer(&self, _: &Device, mode: AttachMode) -> Result<Installed, NotInstalled> {
+        let AttachMode { fragments, generic } = mode;
         match self.opener.ask(&self.nic, Thing::Steer { fragments, generic }) {
             Ok((Answer::System(error), _)) => {
                 Err(NotInstalled::NotSo(io::Error::from_raw_os_error(error)))

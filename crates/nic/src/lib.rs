@@ -34,7 +34,7 @@ mod vnet;
 
 pub use bell::Bell;
 pub use clearway_wire::MacAddress;
-pub use ebpf::{Installed, Memory, NotInstalled, Opener, ThisProcess, Way, XdpSocket};
+pub use ebpf::{AttachMode, Installed, Memory, NotInstalled, Opener, ThisProcess, XdpSocket};
 pub use open_interface::{Opened, open_interface, open_xdp, probe};
 use queue::KERNEL_DESCRIPTORS;
 pub use queue::{

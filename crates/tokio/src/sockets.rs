@@ -16,13 +16,13 @@ pub(crate) struct Sockets {
     pub(crate) channel: Channel,
     readers: HashMap<TcpId, Waker>,
     writers: HashMap<TcpId, Waker>,
-    ports: HashMap<TcpPortId, Port>,
+    ports: HashMap<TcpPortId, Listening>,
     attempts: Attempts<TcpId>,
 }
 
 /// A port that listens.
 #[derive(Debug, Default)]
-struct Port {
+struct Listening {
     accepted: VecDeque<(TcpId, SocketAddr)>,
     wakers: Vec<Waker>,
     /// The daemon has taken it away.
@@ -134,7 +134,7 @@ impl Sockets {
     }
 
     pub(crate) fn add_port(&mut self, port: TcpPortId) {
-        self.ports.insert(port, Port::default());
+        self.ports.insert(port, Listening::default());
     }
 
     pub(crate) fn poll_accept(

@@ -1,6 +1,6 @@
 //! What is measured, in which comparison, and what is aimed at.
 
-use crate::apps::Way;
+use crate::apps::Exchange;
 use crate::arguments::{Idle, Layout, Plan, Wire};
 use crate::cpu::{Cores, Pins};
 use crate::endpoint::{BATCH, Company, Deed, Question, RECORD_BYTES};
@@ -36,7 +36,7 @@ pub(super) struct Case {
 /// Who does it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum By {
-    Clearway(Way),
+    Clearway(Exchange),
     Ucx(Test),
 }
 
@@ -98,7 +98,7 @@ impl Figure {
 
 impl Case {
     const fn operation(name: &'static str, deed: Deed) -> Self {
-        let (by, size) = (By::Clearway(Way::Operations(deed)), RECORD_BYTES as usize);
+        let (by, size) = (By::Clearway(Exchange::Operations(deed)), RECORD_BYTES as usize);
         Self {
             name,
             by,
@@ -111,15 +111,15 @@ impl Case {
     }
 
     const fn messages(name: &'static str) -> Self {
-        Self { by: By::Clearway(Way::Messages), ..Self::operation(name, Deed::Read) }
+        Self { by: By::Clearway(Exchange::Messages), ..Self::operation(name, Deed::Read) }
     }
 
     const fn call(name: &'static str, question: Question) -> Self {
-        Self { by: By::Clearway(Way::Calls(question)), ..Self::operation(name, Deed::Read) }
+        Self { by: By::Clearway(Exchange::Calls(question)), ..Self::operation(name, Deed::Read) }
     }
 
     const fn streams(name: &'static str, company: Company) -> Self {
-        Self { by: By::Clearway(Way::Streams(company)), ..Self::operation(name, Deed::Read) }
+        Self { by: By::Clearway(Exchange::Streams(company)), ..Self::operation(name, Deed::Read) }
     }
 
     const fn hosts(self) -> Self {
@@ -152,7 +152,7 @@ impl Case {
 
     /// What is done by an exchange.
     const fn units(self) -> f64 {
-        let is_batch = matches!(self.by, By::Clearway(Way::Operations(Deed::Batch)));
+        let is_batch = matches!(self.by, By::Clearway(Exchange::Operations(Deed::Batch)));
         if is_batch { BATCH as f64 } else { 1.0 }
     }
 
@@ -162,9 +162,10 @@ impl Case {
     }
 
     /// How Clearway is run.
-    pub(super) fn plan(self, way: Way, seconds: f64) -> Plan {
+    pub(super) fn plan(self, exchange: Exchange, seconds: f64) -> Plan {
         let Self { layout, size, window, .. } = self;
-        let is_echo = matches!(way, Way::Messages | Way::Streams(_)) && !self.is_one_way;
+        let is_echo =
+            matches!(exchange, Exchange::Messages | Exchange::Streams(_)) && !self.is_one_way;
         let workload = if is_echo { Workload::Rate } else { Workload::Stream };
         let idle = if layout == Layout::Hosts { Idle::Adaptive } else { Idle::Spin };
         Plan {
@@ -173,7 +174,7 @@ impl Case {
             layout,
             idle,
             server_idle: if self.server_sleeps { Idle::Block } else { idle },
-            way,
+            exchange,
             kernel_end: None,
             mtu: MTU,
             contenders: Vec::new(),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use clearway_channel::control::{self, Attached, Empty, Leave, Listening, Reply, Request};
 use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd, Versions};
-use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting as Way};
+use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -136,7 +136,7 @@ impl Daemon {
         receiver.recv().unwrap()
     }
 
-    pub(crate) fn options(&self, waiting: Way) -> Options {
+    pub(crate) fn options(&self, waiting: Waiting) -> Options {
         let sizes = Sizes {
             submission_entries: 64,
             completion_entries: 64,
@@ -148,7 +148,7 @@ impl Daemon {
     }
 
     pub(crate) fn attach(&self) -> Channel {
-        Channel::attach(&self.options(Way::Adaptive)).unwrap()
+        Channel::attach(&self.options(Waiting::Adaptive)).unwrap()
     }
 
     /// A channel with an open connection to the echo port.
@@ -239,7 +239,7 @@ struct Connection {
 }
 
 /// A message on its way to the app.
-struct Waiting {
+struct Undelivered {
     connection: u64,
     bytes: Vec<u8>,
     /// The app's own message: finished when it has come back.
@@ -253,7 +253,7 @@ struct Serving {
     /// Tokens of connects to `LATE`.
     late: Vec<u64>,
     /// Messages that found no room yet.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Undelivered>,
     vifs: vifs::Vifs,
     connection_next: u64,
     is_paused: bool,
@@ -365,7 +365,7 @@ impl Serving {
                 self.tell(Completion::Accepted { listener, connection, peer });
             }
             Order::Deliver { connection, bytes } => {
-                self.waiting.push_back(Waiting { connection, bytes, is_echo: false });
+                self.waiting.push_back(Undelivered { connection, bytes, is_echo: false });
             }
             Order::Close { connection, code } => self.close(connection, code),
             Order::Frames { vif, frames } => self.deliver_frames(vif, &frames),
@@ -441,7 +441,7 @@ impl Serving {
                         self.end.sends_finished(1);
                         self.tell(Completion::Sent { connection, sent });
                     }
-                    _ => self.waiting.push_back(Waiting { connection, bytes, is_echo: true }),
+                    _ => self.waiting.push_back(Undelivered { connection, bytes, is_echo: true }),
                 }
             }
             Command::Release { buffers } => {
@@ -489,7 +489,7 @@ impl Serving {
     /// Delivers what waits, as far as there is room.
     fn deliver(&mut self) -> bool {
         let mut delivered = false;
-        while let Some(Waiting { connection, bytes, is_echo }) = self.waiting.front() {
+        while let Some(Undelivered { connection, bytes, is_echo }) = self.waiting.front() {
             let (connection, is_echo) = (*connection, u32::from(*is_echo));
             let length = bytes.len() as u32;
             let is_open = self.connections.iter().any(|found| found.id == connection);

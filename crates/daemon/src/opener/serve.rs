@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clearway_nic::interface::Device;
 use clearway_nic::{
-    Installed, Memory, NotInstalled, Opener as _, ThisProcess, Way, XdpSocket, memif,
+    AttachMode, Installed, Memory, NotInstalled, Opener as _, ThisProcess, XdpSocket, memif,
 };
 use rustix::net::SocketFlags;
 use rustix::stdio::stdin;
@@ -127,9 +127,11 @@ fn of_interface(name: &str, thing: Thing) -> Outcome {
         }
         Thing::Steer { fragments, generic } => {
             let device = Device::open(name).map_err(refused)?;
-            ThisProcess.steer(&device, Way { fragments, generic }).map_err(|error| match error {
-                NotInstalled::NotSo(error) => system(error),
-                NotInstalled::Never(error) => refused(error),
+            ThisProcess.steer(&device, AttachMode { fragments, generic }).map_err(|error| {
+                match error {
+                    NotInstalled::NotSo(error) => system(error),
+                    NotInstalled::Never(error) => refused(error),
+                }
             })?
         }
         Thing::Hide => ThisProcess.hide(&Device::open(name).map_err(refused)?).map_err(refused)?,

@@ -1,4 +1,4 @@
-//! Opening an interface: which way is tried in which order, and what is said about it.
+//! Opening an interface: which mode is tried in which order, and what is said about it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,14 +43,14 @@ pub struct Config {
     pub queues: Option<u16>,
     /// Descriptors per queue and direction: a power of two, 256 to 2048.
     pub descriptors: u32,
-    /// Which way to take.
+    /// Which mode to take.
     pub mode: Mode,
     /// Who does what takes privileges.
     pub opener: Arc<dyn Opener>,
 }
 
 impl Config {
-    /// The queues the interface has, and the fastest way there is.
+    /// The queues the interface has, and the fastest mode that works.
     pub fn new(interface: &str) -> Config {
         Config {
             interface: interface.to_owned(),
@@ -62,13 +62,13 @@ impl Config {
     }
 }
 
-/// Which way frames take between the NIC and our memory.
+/// How frames go between the NIC and our memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The fastest that works.
     #[default]
     Auto,
-    /// In the driver, the faster way of it that works; an error if there is none.
+    /// In the driver, the faster mode of it that works; an error if there is none.
     Native,
     /// The driver's own queue, no copy; an error if the driver cannot.
     ZeroCopy,
@@ -109,7 +109,7 @@ impl Prepared {
     /// True if the kernel makes packets of frames before the program sees them: then some are
     /// super-frames.
     pub(crate) fn is_generic(&self) -> bool {
-        self.opened.way == Way::Generic
+        self.opened.mode == BindMode::Generic
     }
 
     /// Leaves to the kernel, and so to packet sockets, what may be a super-frame.
@@ -210,45 +210,45 @@ fn count_queues(device: &Device) -> Result<u32, Error> {
     Ok(count)
 }
 
-/// A way that was tried.
+/// A mode that was tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum BindMode {
     ZeroCopy,
     Copy,
     Generic,
 }
 
-impl Way {
+impl BindMode {
     fn name(self) -> &'static str {
         match self {
-            Way::ZeroCopy => "zero-copy mode",
-            Way::Copy => "copy mode in the driver",
-            Way::Generic => "generic mode (copy, after the kernel made an skb)",
+            BindMode::ZeroCopy => "zero-copy mode",
+            BindMode::Copy => "copy mode in the driver",
+            BindMode::Generic => "generic mode (copy, after the kernel made an skb)",
         }
     }
 }
 
-/// The order in which ways are tried, and why if it is not fastest first by nature.
-fn ways(mode: Mode, driver: &str) -> (&'static [Way], &'static str) {
+/// The order in which modes are tried, and why if it is not fastest first by nature.
+fn modes(mode: Mode, driver: &str) -> (&'static [BindMode], &'static str) {
     match mode {
-        Mode::Native => (&[Way::ZeroCopy, Way::Copy], ""),
-        Mode::ZeroCopy => (&[Way::ZeroCopy], " as configured"),
-        Mode::Copy => (&[Way::Copy], " as configured"),
-        Mode::Generic => (&[Way::Generic], " as configured"),
+        Mode::Native => (&[BindMode::ZeroCopy, BindMode::Copy], ""),
+        Mode::ZeroCopy => (&[BindMode::ZeroCopy], " as configured"),
+        Mode::Copy => (&[BindMode::Copy], " as configured"),
+        Mode::Generic => (&[BindMode::Generic], " as configured"),
         // An skb is what a veth pair carries. Native mode has to turn each into an XDP buffer, with
         // another copy and a NAPI poll, and takes the pair's segmentation offload away: an echo
         // takes 3.9 µs instead of 3.7, and the kernel's own TCP falls from 7 to 2.5 Gbit/s, where
         // generic mode leaves it as it was.
         Mode::Auto if driver == "veth" => (
-            &[Way::Generic, Way::Copy],
+            &[BindMode::Generic, BindMode::Copy],
             ", chosen for veth, which has no zero-copy and is slower in native copy mode",
         ),
-        Mode::Auto => (&[Way::ZeroCopy, Way::Copy, Way::Generic], ""),
+        Mode::Auto => (&[BindMode::ZeroCopy, BindMode::Copy, BindMode::Generic], ""),
     }
 }
 
 struct Opened {
-    way: Way,
+    mode: BindMode,
     link: OwnedFd,
     program: Program,
     sockets: Vec<Socket>,
@@ -256,13 +256,13 @@ struct Opened {
 }
 
 enum Refusal {
-    /// This way does not work here; another may.
-    Way(String),
-    /// No way will work.
+    /// This mode does not work here; another may.
+    Mode(String),
+    /// No mode will work.
     Final(Error),
 }
 
-/// What stays the same in all ways that are tried.
+/// What stays the same in all modes that are tried.
 struct Opening<'a> {
     opener: &'a dyn Opener,
     device: &'a Device,
@@ -272,22 +272,22 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Takes the first way that works.
+    /// Takes the first mode that works.
     fn first(&self, mode: Mode) -> Result<Opened, Error> {
         let driver = self.device.driver().unwrap_or_else(|| "an unknown driver".to_owned());
-        let (ways, reason) = ways(mode, &driver);
+        let (modes, reason) = modes(mode, &driver);
         let mut refusals = Vec::new();
-        for &way in ways {
-            match self.try_way(way) {
+        for &mode in modes {
+            match self.try_mode(mode) {
                 Ok((link, program, sockets)) => {
-                    let mut sentence = format!("{} on {driver}{reason}", way.name());
+                    let mut sentence = format!("{} on {driver}{reason}", mode.name());
                     if !refusals.is_empty() {
                         sentence += &format!("; {}", refusals.join("; "));
                     }
-                    return Ok(Opened { way, link, program, sockets, sentence });
+                    return Ok(Opened { mode, link, program, sockets, sentence });
                 }
                 Err(Refusal::Final(error)) => return Err(error),
-                Err(Refusal::Way(why)) => refusals.push(format!("no {}: {why}", way.name())),
+                Err(Refusal::Mode(why)) => refusals.push(format!("no {}: {why}", mode.name())),
             }
         }
         Err(Error::Invalid(format!(
@@ -297,9 +297,10 @@ impl Opening<'_> {
         )))
     }
 
-    fn try_way(&self, way: Way) -> Result<(OwnedFd, Program, Vec<Socket>), Refusal> {
+    fn try_mode(&self, mode: BindMode) -> Result<(OwnedFd, Program, Vec<Socket>), Refusal> {
         let Self { device, layout, .. } = *self;
-        let how = ebpf::Way { fragments: self.fragments, generic: way == Way::Generic };
+        let how =
+            ebpf::AttachMode { fragments: self.fragments, generic: mode == BindMode::Generic };
         let Installed { link, tables } =
             self.opener.steer(device, how).map_err(|error| match error {
                 NotInstalled::Never(error) => Refusal::Final(error),
@@ -312,19 +313,19 @@ impl Opening<'_> {
             let socket = self.opener.xdp_socket(memory);
             let socket =
                 socket.and_then(|socket| Socket::new(socket, layout)).map_err(Refusal::Final)?;
-            bind(&socket, device, queue, way)
+            bind(&socket, device, queue, mode)
                 .map_err(|error| bind_refused(device, queue, error))?;
             program
                 .set_socket(queue, socket.as_fd())
-                .map_err(|error| Refusal::Way(format!("socket map: {error}")))?;
+                .map_err(|error| Refusal::Mode(format!("socket map: {error}")))?;
             sockets.push(socket);
         }
         Ok((link, program, sockets))
     }
 }
 
-fn bind(socket: &Socket, device: &Device, queue: u32, way: Way) -> io::Result<()> {
-    patiently(|| socket.bind(device.index(), queue, way == Way::ZeroCopy))
+fn bind(socket: &Socket, device: &Device, queue: u32, mode: BindMode) -> io::Result<()> {
+    patiently(|| socket.bind(device.index(), queue, mode == BindMode::ZeroCopy))
 }
 
 fn is_busy(error: &io::Error) -> bool {
@@ -358,8 +359,8 @@ fn attach_refused(device: &Device, error: io::Error) -> Refusal {
                  show {name}` and `bpftool net` say which. Stop its owner, or remove it with `ip \
                  link set {name} xdp off`"
         ))),
-        io::ErrorKind::Unsupported => Refusal::Way("its driver runs no XDP programs".into()),
-        _ => Refusal::Way(format!("attach: {error}")),
+        io::ErrorKind::Unsupported => Refusal::Mode("its driver runs no XDP programs".into()),
+        _ => Refusal::Mode(format!("attach: {error}")),
     }
 }
 
@@ -371,8 +372,8 @@ fn bind_refused(device: &Device, queue: u32, error: io::Error) -> Refusal {
              holds it (`ss --xdp` or `bpftool net`)"
         ))),
         io::ErrorKind::Unsupported => {
-            Refusal::Way("its driver does not support it (bind: EOPNOTSUPP)".into())
+            Refusal::Mode("its driver does not support it (bind: EOPNOTSUPP)".into())
         }
-        _ => Refusal::Way(format!("bind to queue {queue}: {error}")),
+        _ => Refusal::Mode(format!("bind to queue {queue}: {error}")),
     }
 }

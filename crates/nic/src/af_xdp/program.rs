@@ -11,7 +11,7 @@ use aya::{Ebpf, include_bytes_aligned};
 use super::open::patiently;
 use crate::Error;
 use crate::ebpf::{
-    Hook, Installed, NotInstalled, Patterns, Way, attach, in_order, load_object, loaded,
+    AttachMode, Hook, Installed, NotInstalled, Patterns, attach, in_order, load_object, loaded,
     system_error, table, tables_of, xdp_program,
 };
 use crate::interface::{Channels, Device, PatternTable, SteerPattern, Steered};
@@ -79,12 +79,12 @@ impl Loaded {
 }
 
 /// Has the program work on `device`.
-pub(crate) fn install(device: &Device, way: Way) -> Result<Installed, NotInstalled> {
-    let mut program = Loaded::new(way.fragments)?;
+pub(crate) fn install(device: &Device, mode: AttachMode) -> Result<Installed, NotInstalled> {
+    let mut program = Loaded::new(mode.fragments)?;
     let tables = program.tables()?;
     let function = xdp_program(&mut program.ebpf, program.function);
     let descriptor = function.fd().map_err(|error| loaded(Err(error)).expect_err("an error"))?;
-    let flags = if way.generic { GENERIC } else { IN_DRIVER };
+    let flags = if mode.generic { GENERIC } else { IN_DRIVER };
     let link = patiently(|| attach(descriptor.as_fd(), device, Hook::Xdp, flags));
     Ok(Installed { link: link.map_err(NotInstalled::NotSo)?, tables })
 }

@@ -44,7 +44,7 @@ pub struct XdpSocket {
 
 /// How [`Opener::steer`] attaches its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct AttachMode {
     /// The form for drivers that spread large frames over several buffers.
     pub fragments: bool,
     /// By the kernel's stack, and not in the driver.
@@ -67,7 +67,7 @@ pub trait Opener: fmt::Debug + Send + Sync {
 
     /// The AF_XDP driver's program, at work on `device`. Waits a little where the interface is
     /// still busy.
-    fn steer(&self, device: &Device, way: Way) -> Result<Installed, NotInstalled>;
+    fn steer(&self, device: &Device, mode: AttachMode) -> Result<Installed, NotInstalled>;
 
     /// The program that hides from the kernel what packet sockets have seen, at work on `device`.
     fn hide(&self, device: &Device) -> Result<Installed, Error>;
@@ -89,8 +89,8 @@ impl Opener for ThisProcess {
         af_xdp::bare_socket()
     }
 
-    fn steer(&self, device: &Device, way: Way) -> Result<Installed, NotInstalled> {
-        af_xdp::install(device, way)
+    fn steer(&self, device: &Device, mode: AttachMode) -> Result<Installed, NotInstalled> {
+        af_xdp::install(device, mode)
     }
 
     fn hide(&self, device: &Device) -> Result<Installed, Error> {

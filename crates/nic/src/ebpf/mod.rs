@@ -17,8 +17,8 @@ use aya::{Ebpf, EbpfError};
 use crate::Error;
 
 pub(crate) use hiding::Hiding;
+pub use installed::{AttachMode, Installed, Memory, NotInstalled, Opener, ThisProcess, XdpSocket};
 pub(crate) use installed::{Hook, attach, in_order, table, tables_of};
-pub use installed::{Installed, Memory, NotInstalled, Opener, ThisProcess, Way, XdpSocket};
 pub(crate) use patterns::Patterns;
 
 /// Loads the maps of an object file of ours.

@@ -400,11 +400,11 @@ mod tests {
     use rustix::io::Errno;
 
     /// Refuses super-frames, for this reason; and everything, if so.
-    struct Way(Errno, bool);
+    struct Refusing(Errno, bool);
 
-    impl Carrier for Way {
+    impl Carrier for Refusing {
         unsafe fn carry(&self, messages: Messages<'_>) -> Result<usize, Errno> {
-            let Way(errno, all) = *self;
+            let Refusing(errno, all) = *self;
             let taken = messages.take_while(|pieces| !all && pieces.len() == 1).count();
             if taken == 0 { Err(errno) } else { Ok(taken) }
         }
@@ -415,9 +415,9 @@ mod tests {
     fn what_cannot_go_together_goes_alone_and_where_nothing_goes_it_is_dropped() {
         let datagram = frame(17, &[0, 1, 0, 2, 0, 18, 0, 0]);
         for (way, taken, dropped) in [
-            (Way(Errno::NOBUFS, false), 3, 0),
-            (Way(Errno::INVAL, true), 0, 3),
-            (Way(Errno::IO, true), 0, 3),
+            (Refusing(Errno::NOBUFS, false), 3, 0),
+            (Refusing(Errno::INVAL, true), 0, 3),
+            (Refusing(Errno::IO, true), 0, 3),
         ] {
             let mut sender = Sender::new(8, 1514, Limits::OF_KERNEL);
             for _ in 0..3 {
