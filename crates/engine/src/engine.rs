@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use clearway_base::{MILLISECOND, Time};
+use clearway_base::{MILLISECOND, SteadyClock, Time};
 use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
 use clearway_transport::{Congestion, Endpoint};
 use clearway_wire::digest::Digest;
@@ -130,6 +130,7 @@ pub struct Engine<X = NoExtra> {
     has_rested: bool,
     /// The link was up when last seen.
     was_up: bool,
+    clock: SteadyClock,
     looks: Looks,
     turns: u64,
     turns_busy: u64,
@@ -314,6 +315,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             end_by: None,
             has_rested: false,
             was_up: false,
+            clock: SteadyClock::default(),
             looks,
             turns: 0,
             turns_busy: 0,
@@ -366,8 +368,10 @@ impl<X: Component<Owner = ()>> Engine<X> {
     }
 
     /// One turn: what the control plane asks, what apps ask, what has come, what was to be done by
-    /// now, and then what there is to send.
-    pub fn turn(&mut self, now: Time) -> Turn {
+    /// now, and then what there is to send. `shown` is what a clock shows; one that steps back does no
+    /// harm.
+    pub fn turn(&mut self, shown: Time) -> Turn {
+        let now = self.clock.time(shown);
         let mut work = if self.has_chores() { self.do_chores(now) } else { 0 };
         if self.core.common.channels.wants_doorbells(now) {
             self.take_doorbells();
@@ -404,7 +408,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// The part of a turn that an app waits for which has just submitted something: its commands
     /// are taken, and what they send leaves. All else is left to the next turn, which has to be
     /// soon.
-    pub(crate) fn send(&mut self, now: Time) {
+    pub(crate) fn send(&mut self, shown: Time) {
+        let now = self.clock.time(shown);
         self.core.take_commands(now);
         if self.core.has_output() {
             self.transmit(now);

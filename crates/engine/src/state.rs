@@ -9,7 +9,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 pub use clearway_base::state::Invalid;
-use clearway_base::{SlotState, Time};
+use clearway_base::{SlotState, SteadyClock, Time};
 use clearway_channel::{Code, Completion, DaemonEndState};
 use clearway_classify::Filter;
 use clearway_nic::MacAddress;
@@ -61,6 +61,8 @@ pub struct State {
     pub has_rested: bool,
     /// The link was up.
     pub was_up: bool,
+    /// Its time.
+    pub clock: SteadyClock,
     /// Turns, and those in which there was something to do.
     pub turns: u64,
     /// See `turns`.

@@ -1,6 +1,6 @@
-//! A host's own clock: it started at its own moment, runs a little too fast or too slow, and jumps
-//! forward now and then (a virtual machine that was suspended). It never goes back: engines are
-//! given a monotonic clock.
+//! A host's own clock: it started at its own moment, runs a little too fast or too slow, and steps
+//! now and then: forward (a virtual machine that was suspended), or back (one that goes on
+//! elsewhere, from a snapshot).
 
 use clearway_base::Time;
 
@@ -35,8 +35,14 @@ impl HostClock {
     }
 
     /// Goes forward by `ns` at once.
-    pub(crate) fn jump(&mut self, world: Time, ns: u64) {
+    pub(crate) fn step_forward(&mut self, world: Time, ns: u64) {
         self.local = self.now(world) + ns;
+        self.world = world;
+    }
+
+    /// Goes back by `ns` at once.
+    pub(crate) fn step_back(&mut self, world: Time, ns: u64) {
+        self.local = self.now(world) - ns;
         self.world = world;
     }
 }
@@ -50,7 +56,7 @@ mod tests {
         for drift_ppm in [-200, 0, 3, 200] {
             let mut clock =
                 HostClock::new(Time::from_ns(1_000), Time::from_ns(5_000_000), drift_ppm);
-            clock.jump(Time::from_ns(2_000), 77);
+            clock.step_forward(Time::from_ns(2_000), 77);
             for local in [5_000_000, 5_001_100, 9_999_999, 1 << 50] {
                 let local = Time::from_ns(local).max(clock.now(Time::from_ns(2_000)));
                 let shown = clock.now(clock.world_time(local));

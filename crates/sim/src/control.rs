@@ -22,6 +22,8 @@ const CONNECTIONS_MAX: u32 = 200_000;
 /// A control plane, and what it has asked of the kernel and the NIC.
 pub(crate) struct ControlPlane {
     pub(crate) plane: Plane,
+    /// Of each engine, which NIC it serves.
+    nics: Vec<usize>,
     /// How many interfaces are about each port that was taken from the kernel's programs.
     claimed: HashMap<HostPort, usize>,
     /// What the NIC gives to the engines.
@@ -59,23 +61,32 @@ pub(crate) type Owners = BTreeMap<u32, (usize, u32)>;
 
 /// What all engines of a host have agreed about.
 pub(crate) struct Agreed {
+    /// Of each engine, which NIC it serves: it knows the interfaces of that one.
+    nics: Vec<usize>,
     vifs: Owners,
     /// Who listens on which port: the engine and the channel there.
     ports: BTreeMap<u16, (usize, u32)>,
 }
 
 impl ControlPlane {
-    pub(crate) fn new(name: &str, engines: usize, interface: &ip::Config, udp_port: u16) -> Self {
-        let nic = NicFacts {
-            name: name.to_owned(),
-            engines: (0..engines).map(|engine| engine_name(name, engine)).collect(),
-            interface: interface.clone(),
+    /// That of a host with these NICs, of which each has a name, engines and a network.
+    pub(crate) fn new(
+        nics: impl IntoIterator<Item = (String, usize, ip::Config)>,
+        udp_port: u16,
+    ) -> Self {
+        let nic = |(name, engines, interface): (String, usize, ip::Config)| NicFacts {
+            engines: (0..engines).map(|engine| format!("{name}/{engine}")).collect(),
+            name,
+            interface,
             has_steering: true,
             only_messages: None,
         };
         let settings = Settings { policy: policy(), own_user: 0, udp_port, seed: 1 };
-        let plane = Plane::new(settings, vec![nic]);
-        Self { plane, claimed: HashMap::new(), steered: Vec::new() }
+        let facts: Vec<NicFacts> = nics.into_iter().map(nic).collect();
+        let engines = facts.iter().map(|nic| nic.engines.len()).enumerate();
+        let nics = engines.flat_map(|(nic, count)| std::iter::repeat_n(nic, count)).collect();
+        let plane = Plane::new(settings, facts);
+        Self { plane, nics, claimed: HashMap::new(), steered: Vec::new() }
     }
 
     /// Has an app attach to an engine. Returns its channel, and its end of it, unless its fate is
@@ -192,7 +203,7 @@ impl ControlPlane {
         let vifs = owners.map(|(number, owner)| (number, (owner.engine, owner.channel))).collect();
         let ports = listeners.ports();
         let ports = ports.map(|(port, name)| (port, (name.engine, name.channel))).collect();
-        Some(Agreed { vifs, ports })
+        Some(Agreed { nics: self.nics.clone(), vifs, ports })
     }
 
     /// Finds what is left once all apps have gone.
@@ -225,10 +236,6 @@ fn policy() -> Policy {
     }
 }
 
-fn engine_name(host: &str, engine: usize) -> String {
-    format!("{host}/{engine}")
-}
-
 fn answer(refuses: bool) -> Result<(), Refusal> {
     if refuses { Err(refusal(Code::Refused, "the NIC has no room")) } else { Ok(()) }
 }
@@ -240,8 +247,10 @@ fn refusal(code: Code, message: &str) -> Refusal {
 impl Agreed {
     /// Finds where an engine does not agree with its control plane.
     pub(crate) fn compare(&self, engine: &State) -> Result<(), String> {
-        compare_vifs(engine, &self.vifs)?;
         let index = engine.engine as usize;
+        let is_near = |(_, at): &(&u32, &(usize, u32))| self.nics[at.0] == self.nics[index];
+        let vifs = self.vifs.iter().filter(is_near).map(|(number, at)| (*number, *at));
+        compare_vifs(engine, &vifs.collect())?;
         let of_channel = engine.channels.iter().flat_map(|channel| {
             channel.ports.iter().map(|(_, port, _)| (*port, (index, channel.channel)))
         });

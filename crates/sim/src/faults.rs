@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Partition,
     /// A cable is pulled.
     Link,
-    /// A clock jumps forward.
+    /// A clock steps, forward or back.
     ClockStep,
     /// A host does not run for a while, and its NIC overflows.
     Stall,
@@ -47,10 +47,12 @@ pub(crate) enum Kind {
     FanIn,
     /// A NIC chooses its queues in another way than before.
     Rekey,
+    /// The router between subnets passes nothing on, and says so.
+    Router,
 }
 
 impl Kind {
-    /// All of them.
+    /// Those of any network.
     pub(crate) const ALL: [Self; 18] = [
         Self::Loss,
         Self::Bursts,
@@ -93,6 +95,7 @@ impl Kind {
             Self::Hostile => "hostile apps",
             Self::FanIn => "fan-ins",
             Self::Rekey => "re-keyed RSS",
+            Self::Router => "routes lost",
         }
     }
 
@@ -154,8 +157,10 @@ pub(crate) enum Fault {
     Unharm { host: u32 },
     /// What was cut is joined.
     Join { from: u32, to: u32 },
-    /// The cable is in again.
-    Plug { host: u32 },
+    /// The cable of a port is in again.
+    Plug { port: u32 },
+    /// The router has its routes again.
+    Route,
     /// An app that has been away listens again, or has its interface again.
     Listen { app: u32 },
     /// An app that lies is removed.

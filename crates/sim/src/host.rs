@@ -46,15 +46,13 @@ pub(crate) enum Task {
 #[derive(Clone, Debug)]
 pub(crate) struct Nature {
     pub(crate) host: usize,
-    pub(crate) subnet: Subnet,
+    /// Its NICs, the first at the port of its own number.
+    pub(crate) nics: Vec<NicNature>,
     pub(crate) versions: Versions,
     pub(crate) mtu: u16,
     /// What a turn costs, and each frame in it.
     pub(crate) turn_ns: u64,
     pub(crate) frame_ns: u64,
-    /// How its NIC chooses a queue, which are as many as engines.
-    pub(crate) rss: RssOptions,
-    pub(crate) engines: usize,
     /// Engines and apps with nothing to do sleep, and are woken by doorbells alone. Else they spin:
     /// they see at once whatever is there.
     pub(crate) sleeps: bool,
@@ -63,16 +61,33 @@ pub(crate) struct Nature {
     pub(crate) drift_ppm: i32,
 }
 
+/// What differs between NICs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NicNature {
+    pub(crate) port: usize,
+    pub(crate) subnet: Subnet,
+    /// How it chooses a queue, which are as many as engines.
+    pub(crate) rss: RssOptions,
+    pub(crate) engines: usize,
+}
+
 impl Nature {
     /// The addresses of the host, each with the length of the prefix that is on the link.
     pub(crate) fn addresses(&self) -> Vec<(IpAddr, u8)> {
-        self.subnet.addresses(self.host, self.versions)
+        let each = self.nics.iter();
+        each.flat_map(|nic| nic.subnet.addresses(nic.port, self.versions)).collect()
+    }
+
+    /// How many engines it has, those of the first NIC first.
+    pub(crate) fn engines(&self) -> usize {
+        self.nics.iter().map(|nic| nic.engines).sum()
     }
 }
 
 /// One engine, and when it runs.
 pub(crate) struct Runner {
     pub(crate) engine: Engine,
+    port: u32,
     control: Control,
     wire: Wire,
     requests: VecDeque<Request>,
@@ -91,7 +106,8 @@ pub(crate) struct Host {
     pub(crate) nature: Nature,
     pub(crate) runners: Vec<Runner>,
     pub(crate) clock: HostClock,
-    rss: Rss,
+    /// Of each NIC.
+    rss: Vec<Rss>,
     /// Set while the daemon is dead.
     pub(crate) is_down: bool,
     pub(crate) incarnation: u32,
@@ -112,7 +128,7 @@ impl Host {
         let local = world + nature.clock_offset_ns;
         let clock = HostClock::new(world, local, nature.drift_ppm);
         let runners = runners(&nature, clock.now(world), random);
-        let rss = Rss::new(nature.rss, nature.engines, random);
+        let rss = rss(&nature, random);
         Self {
             rss,
             control: control(&nature),
@@ -139,9 +155,9 @@ impl Host {
         self.incarnation += 1;
     }
 
-    /// The NIC gets another key, so that what came to one queue comes to another from now on.
+    /// The NICs get other keys, so that what came to one queue comes to another from now on.
     pub(crate) fn rekey(&mut self, random: &mut Random) {
-        self.rss = Rss::new(self.nature.rss, self.nature.engines, random);
+        self.rss = rss(&self.nature, random);
     }
 
     /// What its engines have to know; nothing if they are just being told.
@@ -176,14 +192,28 @@ impl Host {
         !self.nature.sleeps || (runner.is_asleep && is_readable(runner.engine.sleep_fd()))
     }
 
-    /// A frame has come: the engine whose queue has it, unless it was lost there.
-    pub(crate) fn arrive(&mut self, frame: Vec<u8>) -> Option<u32> {
-        let queue = self.rss.queue(&frame);
-        self.runners.get(queue)?.wire.arrive(frame).then_some(queue as u32)
+    /// A frame has come to a port: the engine whose queue has it, unless it was lost there.
+    pub(crate) fn arrive(&mut self, port: u32, frame: Vec<u8>) -> Option<u32> {
+        let (nics, mut first) = (self.nature.nics.iter().zip(&mut self.rss), 0);
+        for (nic, rss) in nics {
+            if nic.port as u32 == port {
+                let engine = first + rss.queue(&frame);
+                return self.runners.get(engine)?.wire.arrive(frame).then_some(engine as u32);
+            }
+            first += nic.engines;
+        }
+        None
     }
 
-    pub(crate) fn set_link(&mut self, is_up: bool) {
-        self.runners.iter().for_each(|runner| runner.wire.set_link(is_up));
+    /// Plugs the cable of a port in or out.
+    pub(crate) fn set_link(&mut self, port: u32, is_up: bool) {
+        let there = self.runners.iter().filter(|runner| runner.port == port);
+        there.for_each(|runner| runner.wire.set_link(is_up));
+    }
+
+    /// The ports of its NICs.
+    pub(crate) fn ports(&self) -> Vec<u32> {
+        self.nature.nics.iter().map(|nic| nic.port as u32).collect()
     }
 
     /// What an engine has sent goes on its way.
@@ -197,7 +227,7 @@ impl Host {
     ) {
         let runner = &self.runners[engine as usize];
         for frame in frames {
-            let left = network.send(now, self.nature.host as u32, frame, agenda);
+            let left = network.send(now, runner.port, frame, agenda);
             runner.wire.will_leave(left);
         }
     }
@@ -300,7 +330,7 @@ impl Host {
                     let vifs = &snapshot.vifs;
                     texts.push(format!(
                         "{:?} {flows:?}, {channels:?}, {vifs:?}, {counters:?}",
-                        self.nature.rss
+                        self.nature.nics
                     ));
                 }
             }
@@ -334,25 +364,40 @@ pub(crate) fn is_readable(bell: impl AsFd) -> bool {
     poll(&mut bells, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-fn control(nature: &Nature) -> ControlPlane {
-    let config = config(nature);
-    ControlPlane::new(&config.name, nature.engines, &config.interface, UDP_PORT)
+fn rss(nature: &Nature, random: &mut Random) -> Vec<Rss> {
+    nature.nics.iter().map(|nic| Rss::new(nic.rss, nic.engines, random)).collect()
 }
 
-/// Engines as a daemon makes them, one for each queue of the NIC.
+fn control(nature: &Nature) -> ControlPlane {
+    let nics = nature.nics.iter().map(|nic| (config(nature, nic), nic.engines));
+    ControlPlane::new(
+        nics.map(|(config, engines)| (config.name, engines, config.interface)),
+        UDP_PORT,
+    )
+}
+
+/// Engines as a daemon makes them, one for each queue of each NIC.
 fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
-    let mac = mac_of(nature.host);
     // Ethernet header and tag.
     let frame_bytes_max = usize::from(nature.mtu) + 18;
-    let (queues, wires): (Vec<_>, Vec<_>) =
-        (0..nature.engines).map(|_| nic::queue(mac, frame_bytes_max)).unzip();
-    let queues = queues.into_iter().map(|queue| vec![Box::new(queue) as Box<dyn Queue>]).collect();
+    let mut wires = Vec::new();
+    let mut nic = |nic: &NicNature| {
+        let mut queues = Vec::new();
+        for _ in 0..nic.engines {
+            let (queue, wire) = nic::queue(mac_of(nic.port), frame_bytes_max);
+            wires.push((nic.port as u32, wire));
+            queues.push(vec![Box::new(queue) as Box<dyn Queue>]);
+        }
+        (config(nature, nic), queues)
+    };
+    let nics = nature.nics.iter().map(&mut nic).collect();
     let mut secret = [0; 16];
     secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
-    let engines = Engine::siblings(&config(nature), queues, random.next_u64(), secret, now)
+    let engines = Engine::of_host(nics, random.next_u64(), secret, now)
         .expect("descriptors; raise `ulimit -n`");
-    let runner = |((engine, control), wire)| Runner {
+    let runner = |((engine, control), (port, wire))| Runner {
         engine,
+        port,
         control,
         wire,
         requests: VecDeque::new(),
@@ -364,14 +409,14 @@ fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
     engines.into_iter().zip(wires).map(runner).collect()
 }
 
-fn config(nature: &Nature) -> EngineConfig {
+fn config(nature: &Nature, nic: &NicNature) -> EngineConfig {
     EngineConfig {
-        name: format!("host-{}", nature.host),
+        name: format!("nic-{}", nic.port),
         interface: ip::Config {
-            mac: mac_of(nature.host),
-            addresses: nature.addresses(),
-            routes: nature.subnet.routes(nature.versions),
-            vlan: nature.subnet.vlan,
+            mac: mac_of(nic.port),
+            addresses: nic.subnet.addresses(nic.port, nature.versions),
+            routes: nic.subnet.routes(nature.versions),
+            vlan: nic.subnet.vlan,
             mtu: nature.mtu,
             kernel_shares: false,
             router: None,

@@ -1,4 +1,4 @@
-//! The network: each host has a way up to one switch and a way down from it. What happens to frames
+//! The network: each NIC has a way up to one switch and a way down from it, its port. What happens to frames
 //! on a way (rate, delay, loss, damage) decides `world`'s `Way`; here is who is cut off from
 //! whom.
 //!
@@ -19,21 +19,22 @@ use clearway_nic::fabric::Frame;
 use clearway_world::{FaultCounts, Faults, Rate, SlowPath, Way};
 
 use crate::agenda::{Agenda, Happening};
+pub(crate) use router::RouterNature;
 use router::{Routed, Router, tag_of};
-pub(crate) use subnet::{Subnet, Versions, host_of};
+pub(crate) use subnet::{Subnet, Versions, port_of};
 
 /// Hosts of one network: what two bytes number.
 pub(crate) const HOSTS_MAX: usize = 60_000;
 /// How much longer a frame takes that others overtake.
 pub(crate) const OVERTAKEN_NS: u64 = 40 * MICROSECOND;
 
-/// The Ethernet address of a host's NIC.
-pub(crate) fn mac_of(host: usize) -> MacAddress {
-    let [high, low] = (host as u16).to_be_bytes();
+/// The Ethernet address of the NIC at a port.
+pub(crate) fn mac_of(port: usize) -> MacAddress {
+    let [high, low] = (port as u16).to_be_bytes();
     [2, 0, 0, 0, high, low]
 }
 
-/// The Ethernet address of a virtual interface of a host.
+/// The Ethernet address of a virtual interface of a host, at its first port.
 pub(crate) fn vif_mac_of(host: usize) -> MacAddress {
     let [high, low] = (host as u16).to_be_bytes();
     [2, 1, 0, 0, high, low]
@@ -83,8 +84,17 @@ impl Link {
     }
 }
 
+/// Where a NIC is: a port's number is that of the host for its first NIC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortNature {
+    pub(crate) host: u32,
+    pub(crate) subnet: Subnet,
+    pub(crate) link: Link,
+}
+
 #[derive(Debug)]
 struct Port {
+    host: u32,
     link: Link,
     is_up: bool,
     /// When the NIC has put everything on the wire that it was given.
@@ -107,18 +117,20 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A link for each host, the subnet that it is in, and the largest packet between those.
-    pub(crate) fn new(links: &[Link], homes: &[Subnet], router_mtu: u16, seed: u64) -> Self {
-        let port = |link: &Link| Port {
-            link: *link,
+    /// One with these ports, and a router between their subnets.
+    pub(crate) fn new(ports: &[PortNature], router: RouterNature, seed: u64) -> Self {
+        let port = |&PortNature { host, link, .. }: &PortNature| Port {
+            host,
+            link,
             is_up: true,
             busy_until: Time::ZERO,
             up: Way::new(link.up()),
             down: Way::new(link.down()),
         };
+        let homes = ports.iter().map(|port| port.subnet).collect();
         Self {
-            ports: links.iter().map(port).collect(),
-            router: Router { homes: homes.to_vec(), mtu: router_mtu },
+            ports: ports.iter().map(port).collect(),
+            router: Router::new(homes, router),
             cuts: BTreeSet::new(),
             random: Random::new(seed),
             frames: 0,
@@ -127,7 +139,7 @@ impl Network {
         }
     }
 
-    /// Sends a frame of `from` on its way. Returns when it has left the NIC.
+    /// Sends a frame from a port on its way. Returns when it has left the NIC.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -171,23 +183,24 @@ impl Network {
                     self.deliver(now, from, to, frame.clone(), agenda);
                 }
             }
-        } else if let Some(to) = self.host_of(&frame).filter(|to| *to != from)
+        } else if let Some(to) = self.port_at(&frame).filter(|to| *to != from)
             && self.router.reaches(to as usize, tag)
         {
             self.deliver(now, from, to, frame, agenda);
         }
     }
 
-    fn host_of(&self, frame: &[u8]) -> Option<u32> {
-        let host = u16::from_be_bytes([*frame.get(4)?, *frame.get(5)?]);
-        let is_here = usize::from(host) < self.ports.len();
-        let macs = [mac_of(host.into()), vif_mac_of(host.into())];
-        (is_here && macs.iter().any(|mac| frame[..6] == *mac)).then_some(host.into())
+    fn port_at(&self, frame: &[u8]) -> Option<u32> {
+        let port = u16::from_be_bytes([*frame.get(4)?, *frame.get(5)?]);
+        let is_here = usize::from(port) < self.ports.len();
+        let macs = [mac_of(port.into()), vif_mac_of(port.into())];
+        (is_here && macs.iter().any(|mac| frame[..6] == *mac)).then_some(port.into())
     }
 
     fn deliver(&mut self, now: Time, from: u32, to: u32, mut frame: Vec<u8>, agenda: &mut Agenda) {
+        let from = self.ports[from as usize].host;
         let port = &mut self.ports[to as usize];
-        if !port.is_up || self.cuts.contains(&(from, to)) {
+        if !port.is_up || self.cuts.contains(&(from, port.host)) {
             self.frames_cut += 1;
             return;
         }
@@ -196,9 +209,19 @@ impl Network {
         }
     }
 
-    /// Pulls or plugs a host's cable.
-    pub(crate) fn set_link(&mut self, host: u32, is_up: bool) {
-        self.ports[host as usize].is_up = is_up;
+    /// Pulls or plugs a cable.
+    pub(crate) fn set_link(&mut self, port: u32, is_up: bool) {
+        self.ports[port as usize].is_up = is_up;
+    }
+
+    /// The host at a port.
+    pub(crate) fn host_at(&self, port: u32) -> u32 {
+        self.ports[port as usize].host
+    }
+
+    /// The router loses its routes, or has them again.
+    pub(crate) fn set_routes(&mut self, is_lost: bool) {
+        self.router.is_lost = is_lost;
     }
 
     /// From now on nothing gets from one host to another, or something does again.
@@ -212,15 +235,18 @@ impl Network {
 
     /// Changes what happens to the frames that a host sends, given what its link is like.
     pub(crate) fn impair(&mut self, host: u32, change: impl FnOnce(&mut Faults)) {
-        let port = &mut self.ports[host as usize];
-        let mut faults = port.link.up();
+        let mut ports = self.ports.iter_mut().filter(|port| port.host == host);
+        let Some(first) = ports.next() else { return };
+        let mut faults = first.link.up();
         change(&mut faults);
-        port.up.set_faults(faults);
+        first.up.set_faults(faults);
+        ports.for_each(|port| port.up.set_faults(Faults { rate: port.link.up().rate, ..faults }));
     }
 
     /// Repairs everything.
     pub(crate) fn repair(&mut self) {
         self.cuts.clear();
+        self.router.is_lost = false;
         for port in &mut self.ports {
             port.is_up = true;
             port.up.set_faults(port.link.up());
@@ -250,6 +276,8 @@ impl Network {
             ("frames_slow", sum.slow),
             ("frames_cut", self.frames_cut),
             ("frames_routed", self.frames_routed),
+            ("frames_without_route", self.router.without_route),
+            ("frames_said_too_large", self.router.said_too_large),
         ]
     }
 }

@@ -6,8 +6,8 @@ use clearway_engine::Congestion;
 use clearway_nic::fabric::SlowPath;
 
 use crate::faults::Kind;
-use crate::host::{Nature, any_rss};
-use crate::network::{HOSTS_MAX, Link, Subnet, Versions};
+use crate::host::{Nature, NicNature, any_rss};
+use crate::network::{HOSTS_MAX, Link, PortNature, RouterNature, Subnet, Versions};
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +60,8 @@ impl Options {
 pub(crate) struct Profile {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) natures: Vec<Nature>,
-    pub(crate) links: Vec<Link>,
-    /// The largest packet that gets from one subnet to another.
-    pub(crate) router_mtu: u16,
+    pub(crate) ports: Vec<PortNature>,
+    pub(crate) router: RouterNature,
     pub(crate) pause_ns: u64,
 }
 
@@ -71,7 +70,8 @@ impl Profile {
         let hosts = options.hosts.unwrap_or(2 + random.below(11) as usize);
         assert!((2..=HOSTS_MAX).contains(&hosts), "from 2 to {HOSTS_MAX} hosts");
         let kinds = Kind::ALL.into_iter().filter(|_| random.chance(1, 2));
-        let kinds = kinds.filter(|kind| !options.tcp || *kind != Kind::BitFlips).collect();
+        let kinds = kinds.filter(|kind| !options.tcp || *kind != Kind::BitFlips);
+        let mut kinds: Vec<Kind> = kinds.collect();
         let homes = homes(random);
         let versions = versions(random);
         let slow_path = slow_path(random);
@@ -80,13 +80,49 @@ impl Profile {
             [MICROSECOND, 5 * MICROSECOND, 25 * MICROSECOND, MILLISECOND, 10 * MILLISECOND]
                 [random.below(5) as usize];
         let engines = options.engines.unwrap_or([1, 1, 1, 2, 4][random.below(5) as usize]);
-        let natures = (0..hosts)
+        let mut natures: Vec<Nature> = (0..hosts)
             .map(|host| nature(host, engines, &homes, &versions, sleeps, random))
             .collect();
-        let links = (0..hosts).map(|_| link(latency_ns, slow_path, random)).collect();
+        let links = (0..hosts).map(|_| link(latency_ns, slow_path, random));
+        let mut ports: Vec<PortNature> = natures.iter().zip(links).map(first_port).collect();
         let router_mtu = [1280, 1400, 1500, 9000][random.below(4) as usize];
         let pause_ns = (1 + random.below(10)) * MILLISECOND * (1 + hosts as u64 / 32);
-        Self { kinds, natures, links, router_mtu, pause_ns }
+        let odd = &mut Random::new(!oddities(options.seed));
+        if homes.len() > 1 && odd.chance(1, 2) {
+            kinds.push(Kind::Router);
+        }
+        if odd.chance(1, 4) && 2 * hosts < HOSTS_MAX {
+            add_second_nics(&mut natures, &mut ports, &homes, odd);
+        }
+        let router = RouterNature { mtu: router_mtu, says_too_large: odd.chance(1, 2) };
+        Self { kinds, natures, ports, router, pause_ns }
+    }
+}
+
+/// The seed for what the simulator did not have when it was young, so that the other draws of a
+/// seed are still those that it once failed with.
+pub(crate) const fn oddities(seed: u64) -> u64 {
+    seed.rotate_left(16)
+}
+
+fn first_port((nature, link): (&Nature, Link)) -> PortNature {
+    PortNature { host: nature.host as u32, subnet: nature.nics[0].subnet, link }
+}
+
+/// Half of the hosts have another NIC, with engines of its own, in the same subnet or another.
+fn add_second_nics(
+    natures: &mut [Nature],
+    ports: &mut Vec<PortNature>,
+    homes: &[Subnet],
+    random: &mut Random,
+) {
+    for host in 0..natures.len() {
+        if random.chance(1, 2) {
+            let (subnet, engines) = (any(homes, random), 1 + random.below(2) as usize);
+            let nic = NicNature { port: ports.len(), subnet, rss: any_rss(random), engines };
+            natures[host].nics.push(nic);
+            ports.push(PortNature { subnet, ..ports[host] });
+        }
     }
 }
 
@@ -146,13 +182,11 @@ fn nature(
     let slow = if random.chance(1, 8) { 20 } else { 1 };
     Nature {
         host,
-        subnet,
         versions,
         mtu,
         turn_ns: slow * (150 + random.below(200)),
         frame_ns: slow * (50 + random.below(200)),
-        rss: any_rss(random),
-        engines,
+        nics: vec![NicNature { port: host, subnet, rss: any_rss(random), engines }],
         sleeps,
         congestion: if random.chance(1, 3) { Congestion::Cubic } else { Congestion::Swift },
         clock_offset_ns: random.below(1 << 50),

@@ -26,6 +26,7 @@ use crate::streams::StreamBooks;
 use crate::summary::{Failure, Summary};
 use crate::trace::Trace;
 use crate::{Finding, checks};
+use misfortune::Oddities;
 use requests::Fortunes;
 use restoring::Restores;
 
@@ -71,6 +72,7 @@ pub(crate) struct World {
     auditor: Auditor,
     trace: Trace,
     random: Random,
+    oddities: Oddities,
     /// Nothing has been wrong since then.
     calm: Option<Time>,
     /// Nothing new has been begun since then.
@@ -121,7 +123,6 @@ impl World {
         let mut random = Random::new(options.seed);
         let profile = Profile::new(&options, &mut random);
         let count = profile.natures.len();
-        let homes: Vec<_> = profile.natures.iter().map(|nature| nature.subnet).collect();
         let hosts = profile.natures.into_iter();
         let hosts: Vec<Host> = hosts.map(|nature| Host::new(nature, START, &mut random)).collect();
         let mut world = Self {
@@ -129,7 +130,7 @@ impl World {
             now: START,
             steps: 0,
             agenda: Agenda::default(),
-            network: Network::new(&profile.links, &homes, profile.router_mtu, random.next_u64()),
+            network: Network::new(&profile.ports, profile.router, random.next_u64()),
             hosts,
             apps: Vec::new(),
             residents: vec![Vec::new(); count],
@@ -144,6 +145,7 @@ impl World {
             operations: OperationBooks::new(&options),
             auditor: Auditor::default(),
             trace: Trace::default(),
+            oddities: Oddities::new(options.seed),
             random,
             calm: None,
             ending: None,
@@ -203,8 +205,9 @@ impl World {
                 Ok(())
             }
             Happening::AtNic { to, frame } => {
-                if let Some(engine) = self.hosts[to as usize].arrive(frame) {
-                    self.ring(to, engine);
+                let host = self.network.host_at(to);
+                if let Some(engine) = self.hosts[host as usize].arrive(to, frame) {
+                    self.ring(host, engine);
                 }
                 Ok(())
             }
@@ -461,6 +464,8 @@ impl World {
         let name = |(kind, count): (&Kind, &u64)| (kind.name(), *count);
         let more = [
             ("engines restored", self.restores.count),
+            ("clock steps back", self.oddities.clocks_back),
+            ("second NICs", self.hosts.iter().map(|host| host.ports().len() as u64 - 1).sum()),
             ("interfaces opened", self.fortunes.opened),
             ("interfaces refused", self.fortunes.refused),
             ("requests denied", self.fortunes.denied),

@@ -98,9 +98,10 @@ impl<X: Component<Owner = ()>> Engine<X> {
         &self.sleep
     }
 
-    /// When the engine has to run again, whatever happens. `None`: never.
+    /// What its clock shows when the engine has to run again, whatever happens. `None`: never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        [self.core.next_timeout(), self.lingering_until()].into_iter().flatten().min()
+        let next = [self.core.next_timeout(), self.lingering_until()].into_iter().flatten().min();
+        next.map(|time| self.clock.shown(time))
     }
 }

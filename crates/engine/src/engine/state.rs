@@ -25,6 +25,9 @@ use crate::state::{MessagesState, STATE_VERSION, State, StateError};
 use crate::switch::Switch;
 use crate::tcp::Tcp;
 
+/// No clock shows more: 146 years.
+const NOW_NS_MAX: u64 = 1 << 62;
+
 /// What lives on while an engine is saved and made again: queues, the apps' memory and doorbells,
 /// the ways to the other engines and to the control plane; what is configured; and the extra
 /// component, if it has one, as it is.
@@ -73,6 +76,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             has_ended: self.has_ended,
             has_rested: self.has_rested,
             was_up: self.was_up,
+            clock: self.clock,
             turns: self.turns,
             turns_busy: self.turns_busy,
             counters: common.counters.save(),
@@ -94,13 +98,16 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
     }
 
-    /// An engine that goes on at `now` where another one was saved. Nothing of `saved` is trusted:
+    /// An engine that goes on where another one was saved, when its clock shows `shown`. Nothing of `saved` is trusted:
     /// what contradicts itself, or what it is restored on, is refused, and the books of what is
     /// taken agree.
     ///
     /// # Errors
     /// Why there is no engine. The remains are gone with it, as in a crash.
-    pub fn restore(mut saved: State, remains: Remains<X>, now: Time) -> Result<Self, StateError> {
+    pub fn restore(mut saved: State, remains: Remains<X>, shown: Time) -> Result<Self, StateError> {
+        let mut clock = saved.clock;
+        let now = clock.time(shown);
+        ensure(now.as_ns() < NOW_NS_MAX, "a time that nobody sees")?;
         let Remains { queues, copies, mailbox, core } = remains;
         ensure(saved.engine as usize == core.lanes.index(), "it is that of another engine")?;
         let sleep = super::sleep::sleep_on(&mailbox, &core.lanes, &queues)?;
@@ -118,6 +125,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             end_by: saved.end_by,
             has_rested: saved.has_rested,
             was_up: saved.was_up,
+            clock: saved.clock,
             board: None,
             turns: saved.turns.min(u64::MAX / 2),
             turns_busy: saved.turns_busy.min(u64::MAX / 2),

@@ -1,28 +1,53 @@
-//! The router between subnets: answers who asks for its Ethernet address, and passes packets on.
-//! What is larger than its MTU it drops without a word, as too many do. It knows all hosts, and
-//! asks for none.
+//! The router between subnets: answers who asks for its Ethernet address, and passes packets on,
+//! but for times in which it has no route. Of that it tells senders; that a packet is larger than
+//! its MTU some routers say, and others drop it without a word. It knows all hosts, and asks for
+//! none.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use clearway_nic::MacAddress;
 use clearway_wire::checksum::Sum;
 use clearway_wire::ethernet::{self, ether_type};
 use clearway_wire::icmpv6::{self, Advertisement};
-use clearway_wire::{arp, ipv4, ipv6, protocol, vlan};
+use clearway_wire::{arp, icmpv4, ipv4, ipv6, protocol, vlan};
 
 use super::mac_of;
-use super::subnet::{Subnet, host_of};
+use super::subnet::{Subnet, port_of};
 
 /// Where the time to live stands in an IPv4 header, and the hop limit in that of IPv6.
 const TIME_TO_LIVE_AT: usize = 8;
 const HOP_LIMIT_AT: usize = 7;
 
-/// The router, and where all hosts are.
+/// Of a packet that it drops: header, and more than what routers have to quote (RFC 1812, section
+/// 4.3.2.3).
+const QUOTE_BYTES_MAX: usize = 128;
+
+/// What a router is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouterNature {
+    /// The largest IP packet that it passes on.
+    pub(crate) mtu: u16,
+    /// It tells senders of packets that are larger.
+    pub(crate) says_too_large: bool,
+}
+
+/// The router, and where all ports are.
 #[derive(Debug)]
 pub(super) struct Router {
     pub(super) homes: Vec<Subnet>,
-    /// The largest IP packet that it passes on.
-    pub(super) mtu: u16,
+    pub(super) nature: RouterNature,
+    /// It has lost its routes.
+    pub(super) is_lost: bool,
+    /// Packets of whose end it has told their senders, by the reason.
+    pub(super) without_route: u64,
+    pub(super) said_too_large: u64,
+}
+
+/// Why a packet goes no further.
+#[derive(Clone, Copy)]
+enum Error {
+    NoRoute,
+    TooLarge(u16),
 }
 
 /// What it does with a frame.
@@ -44,13 +69,17 @@ pub(super) fn tag_of(frame: &[u8]) -> (Option<u16>, usize) {
 }
 
 impl Router {
+    pub(super) const fn new(homes: Vec<Subnet>, nature: RouterNature) -> Self {
+        Self { homes, nature, is_lost: false, without_route: 0, said_too_large: 0 }
+    }
+
     /// True if a frame with this tag reaches the host: what has none is anybody's.
     pub(super) fn reaches(&self, to: usize, tag: Option<u16>) -> bool {
         tag.is_none() || self.homes[to].vlan == tag
     }
 
     /// What it does with a frame, if that is any of its business.
-    pub(super) fn handle(&self, frame: &[u8]) -> Option<Routed> {
+    pub(super) fn handle(&mut self, frame: &[u8]) -> Option<Routed> {
         let (tag, type_at) = tag_of(frame);
         let here = *self.homes.iter().find(|home| home.vlan == tag)?;
         let ether_type = u16::from_be_bytes(frame.get(type_at..type_at + 2)?.try_into().ok()?);
@@ -61,18 +90,22 @@ impl Router {
             ether_type::IPV6 if is_solicitation(packet) => {
                 answer_solicitation(here, packet).map(Routed::Answer)
             }
-            ether_type::IPV4 if is_for_it => self.forward_v4(packet),
-            ether_type::IPV6 if is_for_it => self.forward_v6(packet),
+            ether_type::IPV4 if is_for_it => self.forward_v4(here, packet, &frame[6..12]),
+            ether_type::IPV6 if is_for_it => self.forward_v6(here, packet, &frame[6..12]),
             _ => None,
         }
     }
 
-    fn forward_v4(&self, packet: &[u8]) -> Option<Routed> {
+    fn forward_v4(&mut self, here: Subnet, packet: &[u8], sender: &[u8]) -> Option<Routed> {
         let view = ipv4::View::new(packet).ok()?;
         let header_length = view.header_length();
         let packet = packet.get(..view.total_length())?;
         if !view.checksum_is_right() || view.hop_limit() < 2 || header_length > packet.len() {
             return None;
+        }
+        if let Some(error) = self.error(packet.len()) {
+            let answer = error_v4(here, view.source(), error?, packet);
+            return Some(Routed::Answer(in_frame(here, mac(sender)?, ether_type::IPV4, &answer)));
         }
         let mut packet = packet.to_vec();
         packet[TIME_TO_LIVE_AT] -= 1;
@@ -82,21 +115,34 @@ impl Router {
         self.pass_on(view.destination().into(), &packet)
     }
 
-    fn forward_v6(&self, packet: &[u8]) -> Option<Routed> {
+    fn forward_v6(&mut self, here: Subnet, packet: &[u8], sender: &[u8]) -> Option<Routed> {
         let view = ipv6::View::new(packet).ok()?;
         if view.version() != 6 || view.hop_limit() < 2 {
             return None;
+        }
+        if let Some(error) = self.error(packet.len()) {
+            let answer = error_v6(here, view.source(), error?, packet);
+            return Some(Routed::Answer(in_frame(here, mac(sender)?, ether_type::IPV6, &answer)));
         }
         let mut packet = packet.to_vec();
         packet[HOP_LIMIT_AT] -= 1;
         self.pass_on(view.destination().into(), &packet)
     }
 
-    fn pass_on(&self, destination: IpAddr, packet: &[u8]) -> Option<Routed> {
-        if packet.len() > usize::from(self.mtu) {
-            return None;
+    /// Why a packet of this length goes no further, if so; and what is said of it, if anything.
+    fn error(&mut self, length: usize) -> Option<Option<Error>> {
+        let RouterNature { mtu, says_too_large } = self.nature;
+        let is_too_large = length > usize::from(mtu);
+        if self.is_lost {
+            self.without_route += 1;
+            return Some(Some(Error::NoRoute));
         }
-        let to = host_of(destination)?;
+        self.said_too_large += u64::from(is_too_large && says_too_large);
+        is_too_large.then(|| says_too_large.then_some(Error::TooLarge(mtu)))
+    }
+
+    fn pass_on(&self, destination: IpAddr, packet: &[u8]) -> Option<Routed> {
+        let to = port_of(destination)?;
         let home = *self.homes.get(to)?;
         if !home.has(to, destination) {
             return None;
@@ -163,6 +209,42 @@ fn answer_solicitation(here: Subnet, packet: &[u8]) -> Option<Vec<u8>> {
     Some(in_frame(here, mac, ether_type::IPV6, &in_packet(&answer, asked.target, asker)))
 }
 
+fn mac(bytes: &[u8]) -> Option<MacAddress> {
+    bytes.try_into().ok()
+}
+
+/// RFC 792: the packet to a host that tells it what became of one of its own.
+fn error_v4(here: Subnet, to: Ipv4Addr, error: Error, packet: &[u8]) -> Vec<u8> {
+    let quote = &packet[..packet.len().min(QUOTE_BYTES_MAX)];
+    let message = match error {
+        Error::NoRoute => icmpv4::Repr::Unreachable { code: 0, quote },
+        Error::TooLarge(mtu) => icmpv4::Repr::FragmentationNeeded { mtu, quote },
+    };
+    let [IpAddr::V4(source), _] = here.router() else { unreachable!("version 4 first") };
+    let head = ipv4::Repr {
+        source,
+        destination: to,
+        protocol: protocol::ICMPV4,
+        hop_limit: 64,
+        payload_length: message.length() as u16,
+    };
+    let mut packet = vec![0; ipv4::HEADER_LENGTH + message.length()];
+    head.emit(&mut packet);
+    message.emit(&mut packet[ipv4::HEADER_LENGTH..]);
+    packet
+}
+
+/// RFC 4443, sections 3.1 and 3.2.
+fn error_v6(here: Subnet, to: Ipv6Addr, error: Error, packet: &[u8]) -> Vec<u8> {
+    let quote = &packet[..packet.len().min(QUOTE_BYTES_MAX)];
+    let message = match error {
+        Error::NoRoute => icmpv6::Repr::Unreachable { code: 0, quote },
+        Error::TooLarge(mtu) => icmpv6::Repr::PacketTooBig { mtu: mtu.into(), quote },
+    };
+    let [_, IpAddr::V6(source)] = here.router() else { unreachable!("version 6 second") };
+    in_packet(&message, source, to)
+}
+
 fn in_packet(message: &icmpv6::Repr<'_>, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     let head = ipv6::Repr {
         source,
@@ -186,7 +268,8 @@ mod tests {
         [Subnet { number: 0, vlan: None }, Subnet { number: 1, vlan: Some(100) }];
 
     fn router() -> Router {
-        Router { homes: HOMES.to_vec(), mtu: 1500 }
+        let nature = RouterNature { mtu: 1500, says_too_large: true };
+        Router::new(HOMES.to_vec(), nature)
     }
 
     fn packet_v4(time_to_live: u8, bytes: usize) -> Vec<u8> {
@@ -224,8 +307,34 @@ mod tests {
     fn what_is_too_large_too_old_or_damaged_is_dropped() {
         let mut damaged = packet_v4(64, 60);
         damaged[13] ^= 1;
+        let mut silent = router();
+        silent.nature.says_too_large = false;
         for packet in [packet_v4(1, 60), packet_v4(64, 1501), damaged] {
-            assert_eq!(router().handle(&to_router(&packet)), None);
+            assert_eq!(silent.handle(&to_router(&packet)), None);
+        }
+    }
+
+    #[test]
+    fn who_sends_what_does_not_go_on_hears_why() {
+        let lost = Router { is_lost: true, ..router() };
+        for (mut router, bytes, mtu) in [(router(), 1501, Some(1500)), (lost, 60, None)] {
+            let packet = packet_v4(64, bytes);
+            let Some(Routed::Answer(frame)) = router.handle(&to_router(&packet)) else {
+                panic!("no answer");
+            };
+            let answer = ipv4::View::new(&frame[ethernet::HEADER_LENGTH..]).expect("a packet");
+            let message = icmpv4::View::new(answer.payload()).expect("of ICMP");
+            let quoted = match icmpv4::Repr::parse(&message).expect("intact") {
+                icmpv4::Repr::FragmentationNeeded { mtu: said, quote } => {
+                    assert_eq!(Some(said), mtu);
+                    quote
+                }
+                icmpv4::Repr::Unreachable { code: 0, quote } => quote,
+                other => panic!("{other:?}"),
+            };
+            assert!(packet.starts_with(quoted) && quoted.len() >= 28);
+            assert!(answer.checksum_is_right());
+            assert_eq!(answer.destination().octets(), packet[12..16]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where hosts are: parts of the network that a router joins, and the addresses of hosts in them.
+//! Where ports are: parts of the network that a router joins, and the addresses of hosts in them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -55,9 +55,9 @@ impl Subnet {
         [2, 2, 0, 0, 0, self.number]
     }
 
-    /// The addresses of a host, each with the length of the prefix that is on the link.
-    pub(crate) fn addresses(self, host: usize, versions: Versions) -> Vec<(IpAddr, u8)> {
-        let number = host as u16 + 1;
+    /// The addresses at a port, each with the length of the prefix that is on the link.
+    pub(crate) fn addresses(self, port: usize, versions: Versions) -> Vec<(IpAddr, u8)> {
+        let number = port as u16 + 1;
         let both = [(self.v4(number), 16), (self.v6(number), 64)];
         both.into_iter().filter(|(address, _)| versions.speaks(*address)).collect()
     }
@@ -68,14 +68,14 @@ impl Subnet {
         both.map(Route::default_via).collect()
     }
 
-    /// True if the host would have this address here.
-    pub(super) fn has(self, host: usize, address: IpAddr) -> bool {
-        self.addresses(host, Versions::Both).iter().any(|(own, _)| *own == address)
+    /// True if who is at this port would have this address here.
+    pub(super) fn has(self, port: usize, address: IpAddr) -> bool {
+        self.addresses(port, Versions::Both).iter().any(|(own, _)| *own == address)
     }
 }
 
-/// The host whose address this is, if it is one of a host.
-pub(crate) fn host_of(address: IpAddr) -> Option<usize> {
+/// The port whose address this is, if it is one of a host.
+pub(crate) fn port_of(address: IpAddr) -> Option<usize> {
     let number = match address {
         IpAddr::V4(address) => address.to_bits() as u16,
         IpAddr::V6(address) => address.to_bits() as u16,

@@ -12,11 +12,13 @@ use clearway_nic::fabric::RssOptions;
 
 use crate::agenda::{Agenda, Happening};
 use crate::control::{Fate, Told, USER_MIN};
-use crate::host::{Host, Nature};
-use crate::network::{Link, Network, Subnet, Versions, host_of};
+use crate::host::{Host, Nature, NicNature};
+use crate::network::{Link, Network, PortNature, RouterNature, Subnet, Versions, port_of};
 
 const PORT: u16 = 7000;
 const MTU: u16 = 1500;
+/// All hosts are in one subnet.
+const ROUTER: RouterNature = RouterNature { mtu: MTU, says_too_large: false };
 /// Pools of an app with thousands of connections. All their pages are there from the beginning.
 pub(super) const LARGE: Sizes = Sizes {
     submission_entries: 1024,
@@ -73,7 +75,7 @@ impl Stage {
         let mut host = |host| Host::new(nature(host, engines, congestion), now, &mut random);
         Self {
             now,
-            network: Network::new(links, &vec![Subnet::default(); links.len()], MTU, 1),
+            network: Network::new(&ports(links), ROUTER, 1),
             cpu_ns: 0,
             agenda: Agenda::default(),
             hosts: (0..links.len()).map(&mut host).collect(),
@@ -117,7 +119,7 @@ impl Stage {
 
     /// The host that has this address.
     pub(super) fn host_at(address: IpAddr) -> usize {
-        host_of(address).expect("an address of a host")
+        port_of(address).expect("an address of a host")
     }
 
     /// Connects one app to another, by a flow that others share or not. False if there is no room
@@ -161,7 +163,7 @@ impl Stage {
                 self.network.forward(at, from, frame, &mut self.agenda);
             }
             Happening::AtNic { to, frame } => {
-                if let Some(engine) = self.hosts[to as usize].arrive(frame) {
+                if let Some(engine) = self.hosts[to as usize].arrive(to, frame) {
                     self.wake(to, engine, at);
                 }
             }
@@ -250,16 +252,24 @@ impl Stage {
     }
 }
 
+fn ports(links: &[Link]) -> Vec<PortNature> {
+    let each = (0..).zip(links);
+    each.map(|(host, link)| PortNature { host, subnet: Subnet::default(), link: *link }).collect()
+}
+
 fn nature(host: usize, engines: usize, congestion: Congestion) -> Nature {
     Nature {
         host,
-        subnet: Subnet::default(),
+        nics: vec![NicNature {
+            port: host,
+            subnet: Subnet::default(),
+            rss: RssOptions::default(),
+            engines,
+        }],
         versions: Versions::V4,
         mtu: MTU,
         turn_ns: 200,
         frame_ns: 100,
-        rss: RssOptions::default(),
-        engines,
         sleeps: false,
         congestion,
         clock_offset_ns: 0,

@@ -8,9 +8,33 @@ use crate::agenda::Happening;
 use crate::app::{Role, Scene};
 use crate::faults::{Fault, Kind};
 use crate::ledger::Trouble;
+use crate::options::oddities;
 
 /// The longest that one fault lasts.
 const SPAN_NS_MAX: u64 = 6 * SECOND;
+
+/// What misfortunes are like that the simulator did not have when it was young: see [`oddities`].
+#[derive(Debug)]
+pub(super) struct Oddities {
+    random: Random,
+    pub(super) clocks_back: u64,
+}
+
+impl Oddities {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { random: Random::new(oddities(seed)), clocks_back: 0 }
+    }
+
+    fn clock_goes_back(&mut self) -> bool {
+        let goes_back = self.random.chance(1, 3);
+        self.clocks_back += u64::from(goes_back);
+        goes_back
+    }
+
+    fn one_of(&mut self, ports: &[u32]) -> u32 {
+        ports[self.random.below(ports.len() as u64) as usize]
+    }
+}
 
 impl World {
     pub(super) fn misfortune(&mut self, fault: Fault) -> Result<(), Finding> {
@@ -29,7 +53,8 @@ impl World {
                 self.silent(from);
                 self.silent(to);
             }
-            Fault::Plug { host } => self.plug(host, true),
+            Fault::Plug { port } => self.plug(port, true),
+            Fault::Route => self.lose_routes(false),
             Fault::Listen { app } => self.hear_again(app),
             Fault::Banish { app } => self.kill(app),
             Fault::Restore => self.restore_one()?,
@@ -49,12 +74,23 @@ impl World {
             kind if kind.is_harm() => self.harm(kind, host, end),
             Kind::Partition => self.part(host, end),
             Kind::Link => {
-                self.plug(host, false);
-                self.later(end, Fault::Plug { host });
+                let ports = self.hosts[host as usize].ports();
+                let port = self.oddities.one_of(&ports);
+                self.plug(port, false);
+                self.later(end, Fault::Plug { port });
+            }
+            Kind::Router => {
+                self.lose_routes(true);
+                self.later(end, Fault::Route);
             }
             Kind::ClockStep => {
                 let step_ns = span(&mut self.random);
-                self.hosts[host as usize].clock.jump(self.now, step_ns);
+                let clock = &mut self.hosts[host as usize].clock;
+                if self.oddities.clock_goes_back() {
+                    clock.step_back(self.now, step_ns);
+                } else {
+                    clock.step_forward(self.now, step_ns);
+                }
                 self.silent(host);
                 self.wake_host(host);
             }
@@ -108,9 +144,15 @@ impl World {
         self.silent(to);
     }
 
-    fn plug(&mut self, host: u32, is_up: bool) {
-        self.network.set_link(host, is_up);
-        self.hosts[host as usize].set_link(is_up);
+    fn lose_routes(&mut self, are_lost: bool) {
+        self.network.set_routes(are_lost);
+        (0..self.hosts.len() as u32).for_each(|host| self.silent(host));
+    }
+
+    fn plug(&mut self, port: u32, is_up: bool) {
+        self.network.set_link(port, is_up);
+        let host = self.network.host_at(port);
+        self.hosts[host as usize].set_link(port, is_up);
         self.silent(host);
         self.wake_host(host);
     }
@@ -165,7 +207,8 @@ impl World {
         self.network.repair();
         for host in 0..self.hosts.len() as u32 {
             self.hosts[host as usize].stalled_until = Time::ZERO;
-            self.hosts[host as usize].set_link(true);
+            let place = &mut self.hosts[host as usize];
+            place.ports().into_iter().for_each(|port| place.set_link(port, true));
             self.wake_host(host);
         }
         self.apps.iter_mut().for_each(|app| app.stopped_until = Time::ZERO);

@@ -33,7 +33,11 @@ impl World {
             for character in &mut characters {
                 character.shares = self.operations.is_on && shares(&character.role);
             }
-            let addresses = self.hosts[host as usize].nature.addresses();
+            let nature = &self.hosts[host as usize].nature;
+            let addresses = match self.options.tcp {
+                true => nature.nics[0].subnet.addresses(host as usize, nature.versions),
+                false => nature.addresses(),
+            };
             for character in &characters {
                 if let Role::Server { port } | Role::StreamServer { port } = character.role {
                     let at = |(address, _): &(IpAddr, u8)| SocketAddr::new(*address, port);
@@ -245,7 +249,7 @@ fn stream_characters(
     let roles: Vec<Role> = roles.collect();
     let mut character = |role| Character {
         host,
-        engine: random.below(nature.engines as u64) as u32,
+        engine: random.below(nature.nics[0].engines as u64) as u32,
         versions: nature.versions,
         sleeps: nature.sleeps,
         role,
@@ -263,7 +267,12 @@ fn characters(host: u32, nature: &Nature, pause_ns: u64, random: &mut Random) ->
     let mut characters = Vec::new();
     let Nature { versions, sleeps, .. } = *nature;
     let mut add = |role, is_large, random: &mut Random| {
-        let engine = random.below(nature.engines as u64) as u32;
+        // Interfaces are at the first port, whose Ethernet addresses they have.
+        let engines = match role {
+            Role::Frames | Role::Capture => nature.nics[0].engines,
+            _ => nature.engines(),
+        };
+        let engine = random.below(engines as u64) as u32;
         let hold_ns_max = if random.chance(1, 3) { random.below(5 * MILLISECOND) } else { 0 };
         characters.push(Character {
             host,
