@@ -14,5 +14,17 @@ if pkg-config --exists libdpdk 2>/dev/null; then
 else
     echo "bench-classify: no libdpdk (Debian: libdpdk-dev), so librte_acl is not measured" >&2
 fi
-target/release/clearway bench classify --sets "$sets" "${contender[@]}" --plots docs/classify
+
+# Sets of sizes that the directory has no file of are generated.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for shape in acl1 fw1 ipc1; do
+    for size in 100:100 1000:1k 5000:5k 10000:10k; do
+        target/release/clearway bench classify --generate "$shape" --count "${size%:*}" \
+            >"$work/${shape}_${size#*:}"
+    done
+done
+cp "$sets"/*_* "$work"
+
+target/release/clearway bench classify --sets "$work" "${contender[@]}" --plots docs/classify
 target/release/clearway bench classify --exact 100000 --patterns 1000
