@@ -161,6 +161,10 @@ pub struct SavedConnection {
     pub doublings: u8,
     /// When the peer was last heard of.
     pub last_heard: Time,
+    /// Since when nothing of what is outstanding has been acknowledged.
+    pub stalled_since: Option<Time>,
+    /// How many probes of a peer that has nothing to say went unanswered.
+    pub keep_alive_probes: u8,
     /// When something is done about it that nothing is acknowledged, or that the window is closed.
     pub retransmit: Option<Time>,
     /// When keep-alive is due, and when FIN-WAIT-2 ends.

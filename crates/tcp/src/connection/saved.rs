@@ -54,6 +54,8 @@ impl Connection {
             retries: if is_opening(self.state) { self.retries.max(1) } else { self.retries },
             doublings: self.rto.doublings(),
             last_heard: self.last_heard,
+            stalled_since: self.stalled_since,
+            keep_alive_probes: self.keep_alive_probes,
             retransmit: deadline(Timer::Retransmit)
                 .or(deadline(Timer::Persist))
                 .or_else(|| self.retransmit_instead()),
@@ -92,6 +94,8 @@ impl Connection {
         it.acknowledged = acknowledged;
         it.retries = saved.retries;
         it.last_heard = saved.last_heard.min(now);
+        it.stalled_since = saved.stalled_since.map(|since| since.min(now));
+        it.keep_alive_probes = saved.keep_alive_probes;
         it.data_sent = now;
         it.rto = Rto::restore(saved.rtt_ns, saved.doublings, &it.settings);
         it.control = control(&it.settings, it.size.bytes() as u16);
@@ -140,7 +144,7 @@ impl Connection {
                 let bytes = u64::from(self.size.bytes());
                 self.board = Scoreboard::restore(now, outstanding, bytes);
                 if !self.board.is_empty() {
-                    self.stalled_since = Some(now);
+                    self.stalled_since.get_or_insert(now);
                     self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
                 }
                 self.ack.demand();

@@ -343,7 +343,9 @@ impl Stack {
         let Some(entry) = self.time_waits.get_mut(key) else {
             return;
         };
-        let verdict = entry.judge(now, arrival, listener.is_some());
+        let socket = listener.and_then(|listener| self.listeners.get(listener));
+        let has_room = socket.is_some_and(|socket| !socket.is_full());
+        let verdict = entry.judge(now, arrival, has_room);
         match verdict {
             Verdict::Drop => {}
             Verdict::Acknowledge | Verdict::Restart => {

@@ -113,6 +113,23 @@ fn a_cookie_for_ports_in_time_wait_is_right() {
     assert_eq!((host.stack.connections().count(), host.stack.waiting()), (1, (0, 0)));
 }
 
+/// A SYN that the backlog has no room for does not take the guard of its ports away.
+#[test]
+fn a_listener_without_room_leaves_time_wait_alone() {
+    let (mut host, now) = host(Config::default(), Settings::default());
+    open_and_close(&mut host, now, 1);
+    let listener = host.stack.listeners_on(None, 80).next().expect("it is there");
+    host.stack.set_listener(listener, 1, Settings::default());
+    segment(&mut host, now, 2, Flags::SYN, (7, 0), Options::default());
+    let ack = host.stack.poll_transmit(now, 1).expect("an answer").repr.sequence.wrapping_add(1);
+    segment(&mut host, now, 2, Flags::ACK, (8, ack), Options::default());
+    segment(&mut host, now, 1, Flags::SYN, (1000, 0), Options::default());
+    assert_eq!(host.stack.waiting(), (0, 1));
+    host.stack.accept(listener).expect("it waits");
+    segment(&mut host, now, 1, Flags::SYN, (1000, 0), Options::default());
+    assert_eq!(host.stack.waiting(), (1, 0));
+}
+
 /// RFC 9293, 3.9.2.3: what is sent to many, or by nobody, is answered to nobody (MUST-57, MUST-63),
 /// and nobody can connect to it (MUST-46).
 #[test]

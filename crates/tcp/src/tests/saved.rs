@@ -210,6 +210,34 @@ fn a_saved_state_is_not_trusted() {
     assert!(refused > 500 && restored > 500, "{refused} refused, {restored} restored");
 }
 
+/// A peer that is silent is given up when it should be, however often the host is saved meanwhile.
+#[test]
+fn restores_put_no_end_off() {
+    let silent = |settings: Settings, has_data: bool| {
+        let mut world = World::new(1, Config::default(), short_link(), false);
+        let (key, ..) = world.open(settings, Settings::default());
+        world.cut();
+        if has_data {
+            let host = &mut world.hosts[0];
+            let extent = host.store.fill(b"hello");
+            host.stack.send(key, extent).expect("room");
+        }
+        let begin = world.now;
+        let end = |world: &World| world.hosts[0].stack.info(key).expect("ours").end;
+        while end(&world).is_none() {
+            assert!(world.now.since(begin) < 1000 * SECOND);
+            world.run_for(SECOND);
+            restore(&mut world.hosts[0], world.now);
+        }
+        world.now.since(begin) / SECOND
+    };
+    let user_timeout = Settings { user_timeout_ns: Some(20 * SECOND), ..Settings::default() };
+    assert_eq!(silent(user_timeout, true), 20);
+    let keep_alive = KeepAlive { idle_ns: 10 * SECOND, interval_ns: 5 * SECOND, probes: 3 };
+    let keep_alive = Settings { keep_alive: Some(keep_alive), ..Settings::default() };
+    assert!((24..=25).contains(&silent(keep_alive, false)));
+}
+
 /// Memory of which nothing is known.
 struct Anything;
 

@@ -235,6 +235,11 @@ impl World {
         counts
     }
 
+    /// From now on nothing arrives.
+    pub(super) fn cut(&mut self) {
+        self.ways.iter_mut().for_each(|way| way.set_faults(Faults::partition()));
+    }
+
     /// Puts what the hosts send on the link.
     fn collect(&mut self) {
         for side in 0..2 {
