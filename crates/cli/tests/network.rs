@@ -213,8 +213,31 @@ fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
     traffic.goes_on();
 }
 
-/// The same where nobody says so: the kernel takes the router's word for itself on the one hand,
-/// and on the other the router is silenced. The flow finds a size that passes.
+/// The same where the addresses are the kernel's, which is told as well. A search ends within 16
+/// bytes of what fits (`transport/src/mtu.rs`), and here with 1268: what fits exactly was told.
+fn a_smaller_link_is_told_of_where_the_kernel_shares(driver: &str) {
+    let Some(routed) = Routed::new() else { return };
+    let nics = [(); 2].map(|()| format!("driver = \"{driver}\""));
+    let network = routed.hosts_with(nics, [0, 1].map(Routed::end));
+    let traffic = Traffic::start(&network, 4000);
+    traffic.goes_on();
+    largest_packets_are(&network, 1472);
+    ip(&routed.routers[0], "link set net1 mtu 1300");
+    largest_packets_are(&network, 1300 - 28);
+    traffic.goes_on();
+}
+
+#[test]
+fn a_smaller_link_is_told_of_where_the_kernel_shares_on_af_xdp() {
+    a_smaller_link_is_told_of_where_the_kernel_shares("af_xdp");
+}
+
+#[test]
+fn a_smaller_link_is_told_of_where_the_kernel_shares_on_af_packet() {
+    a_smaller_link_is_told_of_where_the_kernel_shares("af_packet");
+}
+
+/// The same where nobody says so, since the router is silenced. The flow finds a size that passes.
 #[test]
 fn a_smaller_link_in_the_middle_that_is_a_black_hole_is_found() {
     for is_of_kernel in [true, false] {

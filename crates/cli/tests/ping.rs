@@ -166,11 +166,21 @@ fn each_reason_of_silence_is_told_apart() {
         says(client, &format!("bench --to {host}"), 1, &[part]);
     }
     drop(serving);
-    // The host is there, and its daemon is not.
+    // The host is there, and its daemon is not, which its kernel says: to a few packets at once.
     assert!(network.server.terminate());
-    let none = ["no daemon answers at 10.78.0.2, UDP port 20707", "does one run", "`udp_port`"];
-    says(&network.client, "ping -c 1 10.78.0.2", 1, &none);
-    says(&network.client, "bench --to 10.78.0.2", 1, &none);
+    let none = "the host 10.78.0.2 is there, and nobody on it has UDP port 20707";
+    says(&network.client, "ping -c 1 10.78.0.2", 1, &[none, "`udp_port`"]);
+    says(
+        &network.client,
+        "bench --to 10.78.0.2",
+        1,
+        &["10.78.0.2", "UDP port 20707", "`udp_port`"],
+    );
+    // It says nothing.
+    veth.ip(1, "rule add iif lo to 10.78.0.1 blackhole");
+    let silent = ["no daemon answers at 10.78.0.2, UDP port 20707", "does one run", "`udp_port`"];
+    says(&network.client, "ping -c 1 10.78.0.2", 1, &silent);
+    says(&network.client, "bench --to 10.78.0.2", 1, &silent);
 }
 
 /// On each side: this daemon has the port that all should have, or the other one has.
@@ -186,7 +196,7 @@ fn daemons_with_different_udp_ports_find_out() {
     says(with_other, "ping -c 1 10.78.0.2", 1, &differs);
     says(with_other, "bench --to 10.78.0.2", 1, &differs);
     says(with_other, "ping -c 1 --udp-port 20707 10.78.0.2", 0, &["1 received"]);
-    let hint = ["UDP port 20707", "`clearway ping --udp-port N` asks for another"];
+    let hint = ["UDP port 20707", "`clearway ping --udp-port N` asks for"];
     says(with_default, "ping -c 1 10.78.0.1", 1, &hint);
     says(with_default, "ping -c 1 --udp-port 20999 10.78.0.1", 0, &["1 received"]);
 }
@@ -201,6 +211,8 @@ fn a_host_that_says_that_nobody_has_the_port_is_believed() {
         let (_, text) = run(&network.client, "ping -c 1 10.8.0.2");
         there.iter().all(|part| text.contains(part))
     });
+    let another = ["nobody on it has UDP port 20998"];
+    says(&network.client, "ping -c 1 --udp-port 20998 10.8.0.2", 1, &another);
     let differs = ["no daemon at 10.8.0.1 has UDP port 20999", "answers there at 20707"];
     says(&network.server, "ping -c 1 10.8.0.1", 1, &differs);
 }

@@ -321,6 +321,7 @@ fn take<'a>(
     match service {
         Service::Arp => interface.handle_arp(now, frame).map(|()| None),
         Service::Icmp => interface.handle_icmp(now, frame),
+        Service::Undelivered => interface.handle_undelivered(now, frame),
         Service::Datagrams => interface.refuse_datagram(now, frame).map(|()| None),
         Service::Fragments => Err(Malformed::Fragment.into()),
         // Components of their own.

@@ -294,6 +294,10 @@ impl Messages {
         error: &NetworkError<'_>,
     ) -> bool {
         let Some(quoted) = error.datagram() else { return false };
+        // All go to the port of all daemons, but for a ping that looks for another one.
+        if quoted.destination.port() != self.udp_port && !self.endpoint.is_pinging() {
+            return false;
+        }
         let (peer, quote) = (quoted.destination, quoted.payload);
         let undelivered = match error.kind {
             NetworkErrorKind::TooLarge { mtu } => {

@@ -55,7 +55,7 @@ impl Common {
             return;
         }
         let concerns_all = match service {
-            Service::Arp => true,
+            Service::Arp | Service::Undelivered => true,
             Service::Icmp => !ECHO.contains(&Digest::of(frame).field(fields::ICMP_TYPE)),
             Service::Messages
             | Service::Datagrams

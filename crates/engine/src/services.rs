@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use clearway_classify::{Clause, Filter};
 use clearway_transport::SOURCE_PORT_MIN;
 use clearway_wire::digest::fields;
-use clearway_wire::{MacAddress, ethernet, ipv6};
+use clearway_wire::{MacAddress, ethernet, icmpv4, icmpv6, ipv6};
 
 use crate::ip::{ALL_NODES, Config};
 
@@ -22,6 +22,9 @@ pub enum Service {
     Arp,
     /// ICMP and ICMPv6, neighbour discovery included.
     Icmp,
+    /// The ICMP errors of an address that the kernel shares: it has them as well, since they may be
+    /// about packets of its programs.
+    Undelivered,
     /// TCP to ports that apps have.
     Tcp,
     /// TCP to other ports of the host's addresses, which nobody has: refused.
@@ -41,6 +44,7 @@ impl Service {
             Self::Datagrams => "refused datagrams",
             Self::Arp => "ARP",
             Self::Icmp => "ICMP",
+            Self::Undelivered => "ICMP errors",
             Self::Tcp => "TCP",
             Self::Segments => "refused segments",
             Self::Fragments => "fragments",
@@ -48,11 +52,11 @@ impl Service {
         }
     }
 
-    /// True for what nobody has, and is the host's only to be refused or put together: whoever
-    /// wants it may have it.
+    /// True for what nobody has, and is the host's only to be refused or put together, and for what
+    /// is the kernel's: whoever wants it may have it.
     #[must_use]
     pub const fn is_last_resort(self) -> bool {
-        matches!(self, Self::Datagrams | Self::Segments | Self::Fragments)
+        matches!(self, Self::Datagrams | Self::Segments | Self::Fragments | Self::Undelivered)
     }
 }
 
@@ -68,7 +72,8 @@ pub struct Entry {
 }
 
 /// What each service receives and sends. Where the kernel shares the NIC, all but messages is
-/// the kernel's; where it routes as well, it tells this host what became of them.
+/// the kernel's, and what became of these is heard with it; where it routes as well, it is who tells
+/// this host.
 #[must_use]
 pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
     let own: Vec<IpAddr> = config.addresses.iter().map(|(address, _)| *address).collect();
@@ -90,9 +95,16 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
     let to_host = |address: &IpAddr| format!("ether dst {mac} and dst host {address}");
     let icmp = |address: &IpAddr| if address.is_ipv4() { "icmp" } else { "icmp6" };
     if config.kernel_shares {
-        // A kernel that routes says what is too large for the way, as any router does.
-        for address in own.iter().filter(|_| config.router.is_some()) {
-            add(Service::Icmp, format!("{} and {}", to_host(address), icmp(address)), None);
+        for address in &own {
+            let message = format!("{} and {}", to_host(address), icmp(address));
+            if config.router.is_some() {
+                // A kernel that routes says what is too large for the way, as any router does.
+                add(Service::Icmp, message, None);
+                continue;
+            }
+            for kind in undelivered(address) {
+                add(Service::Undelivered, format!("{message} type {kind}"), None);
+            }
         }
         return entries;
     }
@@ -117,6 +129,14 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
         add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"), None);
     }
     entries
+}
+
+/// The types of the ICMP errors to `address` that say that a packet did not arrive.
+const fn undelivered(address: &IpAddr) -> &'static [u8] {
+    match address {
+        IpAddr::V4(_) => &icmpv4::UNDELIVERED,
+        IpAddr::V6(_) => &icmpv6::UNDELIVERED,
+    }
 }
 
 /// The entries of an engine's extra component, which receives these packets to the host's

@@ -64,9 +64,10 @@ reasons! {
     Unsolicited = "unsolicited",
         "with answers that come late or twice, and with forged ones",
         "nothing, unless it rises all the time: then somebody tries to redirect traffic";
-    /// The answer would be more than is answered per second.
+    /// More than is answered per second, or looked at.
     RateLimit = "rate_limit",
-        "when more pings, questions and errors come than are answered per second",
+        "when more pings and questions come than are answered per second, or more ICMP errors than \
+         are looked at on addresses that the kernel shares",
         "see who floods this host: clearway vif capture";
     /// The answer does not fit among those that wait to be sent.
     OutboxFull = "outbox_full",

@@ -64,6 +64,9 @@ const ECHO_ANSWERS_PER_SECOND: u32 = 1000;
 /// Answers to ARP requests and neighbour solicitations per second. Counted apart, so that a flood
 /// of pings cannot make the host unreachable.
 const NEIGHBOUR_ANSWERS_PER_SECOND: u32 = 1000;
+/// ICMP errors per second that are looked at where the kernel shares the addresses: they may all be
+/// about packets of its programs. What that costs is less than a hundredth of an engine's time.
+const UNDELIVERED_PER_SECOND: u32 = 10_000;
 
 /// What an interface is given by the configuration or the kernel, both of which have checked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +128,7 @@ pub struct Interface {
     outbox: Outbox,
     echo_answers: TokenBucket,
     neighbour_answers: TokenBucket,
+    undelivered: TokenBucket,
     drops: Drops,
     conflicts: Conflicts,
     reassembly: Reassembly,
@@ -147,6 +151,7 @@ impl Interface {
             outbox: Outbox::new(),
             echo_answers: TokenBucket::new(ECHO_ANSWERS_PER_SECOND),
             neighbour_answers: TokenBucket::new(NEIGHBOUR_ANSWERS_PER_SECOND),
+            undelivered: TokenBucket::new(UNDELIVERED_PER_SECOND),
             drops: Drops::default(),
             conflicts: Conflicts::default(),
             reassembly: Reassembly::default(),

@@ -197,6 +197,22 @@ impl Interface {
         }
     }
 
+    /// Takes a frame with an ICMP error of which the kernel has a copy: the same, of so many a
+    /// second.
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
+    pub fn handle_undelivered<'a>(
+        &mut self,
+        now: Time,
+        frame: &'a [u8],
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
+        if !self.undelivered.take(now) {
+            return Err(DropReason::RateLimit);
+        }
+        self.handle_icmp(now, frame)
+    }
+
     /// Hears what another engine of the host has been given, and has answered: what it says is
     /// learnt here, too, but nothing is said to it.
     pub fn overhear<T>(&mut self, hear: impl FnOnce(&mut Self) -> T) -> T {

@@ -24,6 +24,8 @@ pub struct InterfaceState {
     echo_answers: (u64, Time),
     /// See `echo_answers`.
     neighbour_answers: (u64, Time),
+    /// How many ICMP errors may be looked at, and since when.
+    undelivered: (u64, Time),
     /// What was dropped, by reason.
     drops: Vec<(String, u64)>,
     conflicts: ConflictsState,
@@ -40,6 +42,7 @@ impl Interface {
             outbox: self.outbox.frames().map(<[u8]>::to_vec).collect(),
             echo_answers: self.echo_answers.save(),
             neighbour_answers: self.neighbour_answers.save(),
+            undelivered: self.undelivered.save(),
             drops: self.drops.iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             conflicts: self.conflicts.save(),
             reassembly: self.reassembly.save(),
@@ -54,6 +57,7 @@ impl Interface {
         self.outbox = Outbox::restore(&saved.outbox)?;
         self.echo_answers.go_on(saved.echo_answers, now);
         self.neighbour_answers.go_on(saved.neighbour_answers, now);
+        self.undelivered.go_on(saved.undelivered, now);
         self.drops = Drops::restore(&saved.drops);
         self.conflicts = Conflicts::restore(saved.conflicts, now)?;
         self.reassembly = Reassembly::restore(saved.reassembly, now)?;

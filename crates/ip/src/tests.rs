@@ -588,6 +588,26 @@ fn refusals_reach_the_sender() {
     }
 }
 
+/// Of what the kernel has as well, so much is looked at in a time and the rest is counted.
+#[test]
+fn errors_that_the_kernel_has_too_are_heard_at_a_bounded_rate() {
+    let (mut shared, mut b) = hosts(|_| ());
+    let there = path(&mut shared, &mut b, v4(1), SocketAddr::new(v4(2).ip(), PORT + 1));
+    assert_eq!(receive(&mut b, NOW, &datagram(&there, b"x")), Some(Received::Consumed));
+    let refusal = frames_of(&mut b).remove(0);
+    let mut config = config(1);
+    config.kernel_shares = true;
+    shared.reconfigure(&config);
+    let mut heard = |now: Time, count: usize| {
+        (0..count).filter(|_| shared.handle_undelivered(now, &refusal).is_ok()).count()
+    };
+    // A tenth of a second's at once, and the rest in time.
+    assert_eq!(heard(NOW, 5000), UNDELIVERED_PER_SECOND as usize / 10);
+    assert_eq!(heard(NOW + SECOND / 100, 5000), UNDELIVERED_PER_SECOND as usize / 100);
+    let outcome = shared.handle_undelivered(NOW + SECOND / 100, &refusal);
+    assert_eq!(outcome, Err(DropReason::RateLimit));
+}
+
 #[test]
 fn the_kernel_answers_where_it_shares() {
     let (mut a, mut b) = hosts(|_| ());

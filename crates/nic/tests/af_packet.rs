@@ -228,6 +228,40 @@ fn own_addresses_are_ours_to_answer() {
     steering.remove_own_address(own6).expect("twice is once");
 }
 
+/// What is said of a datagram of the kernel's comes to it and to us, and nothing else of ICMP.
+#[test]
+fn errors_to_shared_addresses_come_to_the_kernel_too() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut queue, mut steering) = open(&veth.near);
+    let is_icmp = |frame: &[u8]| frame[12..14] == [8, 0] && frame[23] == 1;
+    let is_icmp6 = |frame: &[u8]| frame[12..14] == [0x86, 0xdd] && [1, 128].contains(&frame[54]);
+    let pairs: [(IpAddr, IpAddr); 2] =
+        [(IPV4[0].into(), IPV4[1].into()), (IPV6[0].into(), IPV6[1].into())];
+    for (here, there) in pairs {
+        let socket = veth.near.within(|| UdpSocket::bind((here, 0))).unwrap().expect("a port");
+        socket.connect((there, PORT)).expect("there is a route");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
+        let kernel_is_told = || {
+            socket.send(b"to nobody").expect("sent");
+            let error = socket.recv(&mut [0; 8]).expect_err("nobody is there");
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        };
+        kernel_is_told();
+        no_frame(&mut *queue, |frame| is_icmp(frame) || is_icmp6(frame));
+        steering.add_shared_address(here).expect("there is room");
+        steering.add_shared_address(here).expect("twice is once");
+        kernel_is_told();
+        let error = next_frame("we are told", &mut *queue, |_| true);
+        assert!(if here.is_ipv4() { error[34..36] == [3, 3] } else { error[54..56] == [1, 4] });
+        assert!(veth.far.within(|| ping(here)).unwrap(), "the kernel answers");
+        no_frame(&mut *queue, |frame| is_icmp(frame) || is_icmp6(frame));
+        steering.remove_shared_address(here).expect("it was added");
+        steering.remove_shared_address(here).expect("twice is once");
+        kernel_is_told();
+        no_frame(&mut *queue, |frame| is_icmp(frame) || is_icmp6(frame));
+    }
+}
+
 #[test]
 fn vlan_tags_are_put_back() {
     let Some(veth) = Veth::new() else { return };

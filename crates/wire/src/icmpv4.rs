@@ -14,6 +14,8 @@ const CHECKSUM_AT: usize = 2;
 pub const ECHO_REQUEST: u8 = message_type::ECHO_REQUEST;
 /// The code of "time exceeded" that says that fragments are missing (RFC 792).
 pub const REASSEMBLY: u8 = 1;
+/// The types of those errors that say that a packet did not arrive.
+pub const UNDELIVERED: [u8; 2] = [message_type::UNREACHABLE, message_type::TIME_EXCEEDED];
 
 mod message_type {
     pub(super) const ECHO_REPLY: u8 = 0;

@@ -31,6 +31,9 @@ pub const NEIGHBOUR_ADVERTISEMENT: u8 = message_type::NEIGHBOUR_ADVERTISEMENT;
 pub const REASSEMBLY: u8 = 1;
 /// The types of errors (RFC 4443, section 2.1).
 pub const ERRORS: RangeInclusive<u8> = 0..=127;
+/// The types of those errors that say that a packet did not arrive.
+pub const UNDELIVERED: [u8; 3] =
+    [message_type::UNREACHABLE, message_type::PACKET_TOO_BIG, message_type::TIME_EXCEEDED];
 /// All types of neighbour discovery (RFC 4861, section 4), those that are not spoken here included.
 pub const NEIGHBOUR_DISCOVERY: RangeInclusive<u8> = 133..=137;
 

@@ -169,8 +169,12 @@ impl NicSlot {
     /// True if messages to `address` come here from now on.
     fn take_address(&mut self, address: IpAddr, of_kernel: bool, udp_port: u16) -> bool {
         let Some(steering) = &mut self.steering else { return true };
-        let own = if of_kernel { Ok(()) } else { steering.add_own_address(address) };
-        let taken = own.and_then(|()| steering.register_udp_port(Some(address), udp_port));
+        let added = if of_kernel {
+            steering.add_shared_address(address)
+        } else {
+            steering.add_own_address(address)
+        };
+        let taken = added.and_then(|()| steering.register_udp_port(Some(address), udp_port));
         if let Err(error) = &taken {
             tracing::error!(nic = self.name, %address, %error, "the new address is not used");
         }

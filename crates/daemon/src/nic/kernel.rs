@@ -31,7 +31,9 @@ pub(super) fn open(
     let follower = Follower::new(watch, nic, first.info().mac, first.capabilities(), &facts)?;
     let interface = follower.network().clone();
     for &(address, _) in &interface.addresses {
-        if !follower.is_of_kernel() {
+        if follower.is_of_kernel() {
+            steering.add_shared_address(address)?;
+        } else {
             steering.add_own_address(address)?;
         }
         steering.register_udp_port(Some(address), udp_port)?;

@@ -130,6 +130,9 @@ impl<X: Component<Owner = ()>> Core<X> {
             Some(FrameOwner::Service(Service::Extra)) => {
                 self.extra.receive(common, now, (), frames, via)
             }
+            Some(FrameOwner::Service(Service::Undelivered)) => {
+                frames.iter().for_each(|frame| self.receive_undelivered(now, frame, via));
+            }
             Some(FrameOwner::Service(service)) => {
                 frames.iter().for_each(|frame| self.receive_own(now, service, frame, via));
             }
@@ -146,6 +149,21 @@ impl<X: Component<Owner = ()>> Core<X> {
             Err(reason) => self.common.refuse(now, frame, reason),
         }
         self.common.share(service, frame, via);
+    }
+
+    /// Takes an ICMP error that the kernel has as well: who has sent what it is about may be one of
+    /// its programs. The other engines are not troubled with one that is refused.
+    #[cold]
+    fn receive_undelivered(&mut self, now: Time, frame: &[u8], via: Via) {
+        match self.common.host.receive(now, Service::Undelivered, frame) {
+            Ok(error) => {
+                if let Some(error) = error {
+                    self.hear(now, &error);
+                }
+                self.common.share(Service::Undelivered, frame, via);
+            }
+            Err(reason) => self.common.refuse(now, frame, reason),
+        }
     }
 
     /// Tells the component that has sent it of bad news about a packet. False if none has.
@@ -266,12 +284,16 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// Takes copies of frames that have gone to others. What concerns a service of the host that
-    /// hears groups is learnt from, too.
+    /// hears groups is learnt from, too; what is the kernel's and the host's comes by no other way.
     pub(super) fn receive_copies(&mut self, now: Time, frames: &[&[u8]]) {
         for frame in frames {
             let digest = Digest::of(frame);
-            self.copy(now, None, frame, &digest);
             let owner = self.common.switch.owner(&digest);
+            if owner == Some(FrameOwner::Service(Service::Undelivered)) {
+                self.receive_one(now, frame, Via::Queue);
+                continue;
+            }
+            self.copy(now, None, frame, &digest);
             if let Some(FrameOwner::Service(service @ (Service::Arp | Service::Icmp))) = owner {
                 self.overhear(now, Nic::Own, service, frame);
             }

@@ -11,6 +11,7 @@ pub mod events;
 pub mod hostile;
 pub mod pair;
 pub mod tcp;
+pub mod wired;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use clearway_wire::digest::{Field, Layer, Network, PATTERN_WORDS, WORDS, fields};
 use clearway_wire::ipv6::solicited_node;
-use clearway_wire::{MacAddress, ethernet, protocol};
+use clearway_wire::{MacAddress, ethernet, icmpv4, icmpv6, protocol};
 
 use crate::Error;
 
@@ -141,6 +141,16 @@ impl SteerPattern {
             about(to(solicited_node(address6).into()), 135),
             about(ANY.of_network(Network::Ipv6), 136),
         ]
+    }
+
+    /// The ICMP errors that tell `address` that a packet did not arrive.
+    pub(crate) fn undelivered(address: IpAddr) -> Vec<SteerPattern> {
+        let (protocol, kinds) = match address {
+            IpAddr::V4(_) => (protocol::ICMPV4, &icmpv4::UNDELIVERED[..]),
+            IpAddr::V6(_) => (protocol::ICMPV6, &icmpv6::UNDELIVERED[..]),
+        };
+        let message = transport(to(address), protocol, Layer::Icmp);
+        kinds.iter().map(|kind| message.with(fields::ICMP_TYPE, (*kind).into())).collect()
     }
 }
 

@@ -51,6 +51,13 @@ pub trait Steering: Send {
     /// Undoes [`Steering::add_own_address`]. Not an error if it was not added.
     fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
+    /// Has copies come of the ICMP errors to `address`, which the kernel keeps: they go on to it as
+    /// well. Not where there is no queue for copies. Adding twice is the same as once.
+    fn add_shared_address(&mut self, address: IpAddr) -> Result<(), Error>;
+
+    /// Undoes [`Steering::add_shared_address`]. Not an error if it was not added.
+    fn remove_shared_address(&mut self, address: IpAddr) -> Result<(), Error>;
+
     /// Lets the NIC accept frames to `mac` besides those to its own address. Whose they are,
     /// patterns say. Adding twice is the same as once.
     fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error>;
@@ -112,6 +119,7 @@ pub struct KernelSteering {
     claimed: HashMap<(Protocol, IpAddr, u16), usize>,
     memberships: Memberships,
     own_addresses: BTreeSet<IpAddr>,
+    shared_addresses: BTreeSet<IpAddr>,
     macs: BTreeSet<MacAddress>,
 }
 
@@ -127,6 +135,7 @@ impl KernelSteering {
             claims: PortClaims::new(device, Protocol::Udp),
             claimed: HashMap::new(),
             own_addresses: BTreeSet::new(),
+            shared_addresses: BTreeSet::new(),
             macs: BTreeSet::new(),
         })
     }
@@ -146,24 +155,6 @@ impl KernelSteering {
             Protocol::Udp => &mut self.claims,
             Protocol::Tcp => &mut self.tcp_claims,
         }
-    }
-
-    /// Adds all patterns or none.
-    fn add_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
-        for (index, pattern) in patterns.iter().enumerate() {
-            if let Err(error) = self.add_pattern(pattern) {
-                // The first error is the one to tell.
-                let _ = self.remove_all(&patterns[..index]);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes as many as can be; the first error is the one to tell.
-    fn remove_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
-        let removed = patterns.iter().map(|pattern| self.remove_pattern(pattern));
-        removed.fold(Ok(()), Result::and)
     }
 }
 
@@ -206,6 +197,24 @@ impl Patterns {
                 Ok(())
             }
         }
+    }
+
+    /// Adds all patterns or none.
+    fn add_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
+        for (index, pattern) in patterns.iter().enumerate() {
+            if let Err(error) = self.add(pattern) {
+                // The first error is the one to tell.
+                let _ = self.remove_all(&patterns[..index]);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes as many as can be; the first error is the one to tell.
+    fn remove_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
+        let removed = patterns.iter().map(|pattern| self.remove(pattern));
+        removed.fold(Ok(()), Result::and)
     }
 }
 
@@ -283,8 +292,8 @@ impl Steering for KernelSteering {
             return Ok(());
         }
         self.memberships.join_for(address)?;
-        self.add_all(&SteerPattern::of_own(address))
-            .inspect_err(|_| self.memberships.leave_for(address))?;
+        let patterns = SteerPattern::of_own(address);
+        self.patterns.add_all(&patterns).inspect_err(|_| self.memberships.leave_for(address))?;
         self.own_addresses.insert(address);
         Ok(())
     }
@@ -294,7 +303,25 @@ impl Steering for KernelSteering {
             return Ok(());
         }
         self.memberships.leave_for(address);
-        self.remove_all(&SteerPattern::of_own(address))
+        self.patterns.remove_all(&SteerPattern::of_own(address))
+    }
+
+    fn add_shared_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        let Some(copies) = &mut self.copies else { return Ok(()) };
+        if !self.shared_addresses.contains(&address) {
+            copies.add_all(&SteerPattern::undelivered(address))?;
+            self.shared_addresses.insert(address);
+        }
+        Ok(())
+    }
+
+    fn remove_shared_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        match &mut self.copies {
+            Some(copies) if self.shared_addresses.remove(&address) => {
+                copies.remove_all(&SteerPattern::undelivered(address))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error> {

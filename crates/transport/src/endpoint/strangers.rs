@@ -111,6 +111,12 @@ impl Endpoint {
         }
     }
 
+    /// True while the answer to a ping is waited for.
+    #[must_use]
+    pub fn is_pinging(&self) -> bool {
+        !self.pings.is_empty()
+    }
+
     /// Nothing is expected any more in answer to the ping with this token: its id, if it is one of
     /// ours.
     pub(super) fn take_ping(&mut self, token: u64) -> Option<u64> {

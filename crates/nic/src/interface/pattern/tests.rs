@@ -70,3 +70,27 @@ fn copies_are_of_what_is_to_groups() {
         assert_eq!(pattern.to_groups().expect("it may be").group(), mac, "{address}");
     }
 }
+
+#[test]
+fn errors_to_an_address_are_those_and_nothing_else() {
+    let (to, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let to6 = [0xfd; 16];
+    let frame4 = |to, fragment, kind| {
+        let packet = frames::ipv4(to, 1, &[], fragment, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        frames::ethernet(&[], 0x0800, &packet)
+    };
+    let frame6 = |to, kind| {
+        let packet = frames::ipv6(to, 58, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        frames::ethernet(&[], 0x86dd, &packet)
+    };
+    let is_one = |address: IpAddr, frame: &[u8]| {
+        SteerPattern::undelivered(address).iter().any(|pattern| matches(pattern, frame))
+    };
+    for kind in 0..=255 {
+        assert_eq!(is_one(to.into(), &frame4(to, 0, kind)), [3, 11].contains(&kind), "{kind}");
+        assert_eq!(is_one(to6.into(), &frame6(to6, kind)), (1..=3).contains(&kind), "{kind}");
+        assert!(!is_one(to.into(), &frame4(other, 0, kind)));
+        assert!(!is_one(to.into(), &frame4(to, 0x2000, kind)), "a fragment");
+        assert!(!is_one(to6.into(), &frame6([0xfe; 16], kind)));
+    }
+}
