@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # An unprivileged program with a TCP/IP stack of its own (crates/client/examples/own-stack.rs) is a
-# machine on the LAN: the Linux kernel of another network namespace pings it and speaks TCP with it.
-# Needs root, for the namespaces and the veth pair between them; the program itself runs as nobody.
+# machine on the LAN: the Linux kernels of another network namespace, and of the daemon's own, ping
+# it and speak TCP with it. Needs root, for the namespaces and the veth pair between them; the
+# program itself runs as nobody.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then
@@ -55,13 +56,16 @@ pids+=($!)
 wait_for grep -q "is .* here" "$work/stack.log" || fail "the program did not get its interface"
 cat "$work/stack.log"
 
-ip netns exec "$there" ping -q -c 3 -i 0.2 -W 5 10.79.0.50 || fail "no answer to ping"
-page=$(ip netns exec "$there" timeout 10 bash -c \
-    'exec 3<>/dev/tcp/10.79.0.50/80; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat <&3') ||
-    fail "no page"
-echo "own-stack: the kernel of the other namespace got: $(head -n 1 <<<"$page")"
-echo=$(ip netns exec "$there" timeout 10 bash -c \
-    'exec 3<>/dev/tcp/10.79.0.50/7; echo "hello, own stack" >&3; head -n 1 <&3') || fail "no echo"
-[ "$echo" = "hello, own stack" ] || fail "the echo was: $echo"
-echo "own-stack: and its own words back: $echo"
+for space in "$there" "$here"; do
+    ip netns exec "$space" ping -q -c 3 -i 0.2 -W 5 10.79.0.50 || fail "no answer to ping in $space"
+    page=$(ip netns exec "$space" timeout 10 bash -c \
+        'exec 3<>/dev/tcp/10.79.0.50/80; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat <&3') ||
+        fail "no page in $space"
+    echo "own-stack: the kernel of $space got: $(head -n 1 <<<"$page")"
+    echo=$(ip netns exec "$space" timeout 10 bash -c \
+        'exec 3<>/dev/tcp/10.79.0.50/7; echo "hello, own stack" >&3; head -n 1 <&3') ||
+        fail "no echo in $space"
+    [ "$echo" = "hello, own stack" ] || fail "the echo in $space was: $echo"
+    echo "own-stack: and its own words back: $echo"
+done
 "$target/debug/clearway" vif list --socket "$work/clearway.sock"

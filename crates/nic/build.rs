@@ -1,4 +1,5 @@
-//! Compiles the eBPF programs with clang; `af_xdp::program` and `ebpf::hiding` embed the objects.
+//! Compiles the eBPF programs with clang; `af_xdp::program`, `ebpf::hiding` and `ebpf::turning`
+//! embed the objects.
 //! With the feature `dpdk` also the shim of that driver.
 
 #[cfg(feature = "dpdk")]
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const FOLDER: &str = "bpf";
-const PROGRAMS: [&str; 2] = ["steer", "hide"];
+const PROGRAMS: [&str; 3] = ["steer", "hide", "turn"];
 
 fn main() {
     #[cfg(feature = "dpdk")]

@@ -128,7 +128,7 @@ enum clearway_refused {
   CLEARWAY_REFUSED_TOO_LONG = 11,
   /* More frames per second than the policy allows. */
   CLEARWAY_REFUSED_RATE = 12,
-  /* For the host's own kernel, which is on the same side of the NIC. */
+  /* For the host's own kernel, which it does not reach, or for nobody here. */
   CLEARWAY_REFUSED_TO_KERNEL = 13,
 };
 

@@ -88,8 +88,10 @@ refusals! {
         "send frames of at most the NIC's MTU and 14 bytes";
     Rate = 12, "rate", "more frames per second than the policy allows",
         "send slower, or raise rate_frames_per_s of its rule in [[policy.vif]]";
-    ToKernel = 13, "to-kernel", "for the host's own kernel, which is on the same side of the NIC",
-        "talk to the kernel of this host over loopback, not over the NIC";
+    ToKernel = 13, "to-kernel",
+        "for the host's own kernel, which it does not reach, or for nobody here",
+        "open the interface with an Ethernet address of its own; clearway status says whether \
+         those of the NIC reach the kernel (that takes Linux 6.6 and CAP_BPF)";
 }
 
 impl FrameRefusal {

@@ -1,7 +1,7 @@
 //! The example `own-stack` as its user sees it: smoltcp on a virtual interface of a real daemon,
-//! with an Ethernet and an IP address of its own, and the Linux kernel of another namespace as its
-//! peer. Needs root for the namespaces; says so and passes otherwise. That it needs no privilege of
-//! its own is `users.rs`' to show.
+//! with an Ethernet and an IP address of its own, and the Linux kernel of another namespace, or of
+//! the daemon's own, as its peer. Needs root for the namespaces; says so and passes otherwise. That
+//! it needs no privilege of its own is `users.rs`' to show.
 
 mod support;
 
@@ -30,15 +30,31 @@ fn connect(space: &Namespace, port: u16) -> std::io::Result<TcpStream> {
 /// What a kernel sends over a veth has no checksums yet, and comes in segments of up to 64 KB.
 #[test]
 fn the_kernel_talks_to_a_stack_in_a_program() {
-    talk("driver = \"auto\"");
+    talk("driver = \"auto\"", 0);
 }
 
 #[test]
 fn the_kernel_talks_to_a_stack_in_a_program_on_af_xdp() {
-    talk("driver = \"af_xdp\"");
+    talk("driver = \"af_xdp\"", 0);
 }
 
-fn talk(driver: &str) {
+#[test]
+fn the_kernel_of_its_own_host_talks_to_a_stack_in_a_program() {
+    talk("driver = \"auto\"", 1);
+}
+
+#[test]
+fn the_kernel_of_its_own_host_talks_to_a_stack_in_a_program_on_af_xdp() {
+    talk("driver = \"af_xdp\"", 1);
+}
+
+#[test]
+fn the_kernel_of_its_own_host_talks_to_a_stack_in_a_program_on_af_xdp_in_the_driver() {
+    talk("driver = \"af_xdp\"\nmode = \"copy\"", 1);
+}
+
+/// The kernel of the other host or, as `kernel` says, of the daemon's own.
+fn talk(driver: &str, kernel: usize) {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root to make network namespaces");
         return;
@@ -58,7 +74,7 @@ fn talk(driver: &str) {
     let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{driver}\n");
     let [first, second] = &spaces;
     let network = Network::in_namespaces([first, second], [&nic, &nic], HOSTS.map(IpAddr::V4));
-    talk_over(network, first);
+    talk_over(network, &spaces[kernel]);
 }
 
 /// The kernel of the daemon's own host, at the other end of a tap device.

@@ -41,6 +41,8 @@ pub struct Steered {
     pub copies: Vec<SteerPattern>,
     /// An Ethernet address besides the NIC's own.
     pub mac: Option<MacAddress>,
+    /// What the kernel sends to that, too.
+    pub of_kernel: bool,
 }
 
 /// What users' interfaces have been given on a NIC.
@@ -168,6 +170,7 @@ impl Steered {
             patterns: patterns(grant.receive.iter().chain(&questions))?,
             copies: patterns(&grant.copies)?,
             mac: grant.has_own_mac.then_some(grant.mac),
+            of_kernel: grant.is_kernels_neighbour,
         })
     }
 

@@ -73,6 +73,7 @@ enum Thing {
         generic: bool,
     },
     Hide,
+    Turn,
     /// For a memif: the socket of a server, and what connects a client.
     Listening,
     Connector,
@@ -234,6 +235,10 @@ impl clearway_nic::Opener for Opening {
 
     fn hide(&self, _: &Device) -> Result<Installed, clearway_nic::Error> {
         installed(self.opener.ask(&self.nic, Thing::Hide))
+    }
+
+    fn turn(&self, _: &Device) -> Result<Installed, clearway_nic::Error> {
+        installed(self.opener.ask(&self.nic, Thing::Turn))
     }
 }
 

@@ -53,6 +53,7 @@ impl Queue for End {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            reaches_kernel: false,
             receive_is_call: false,
         }
     }

@@ -92,6 +92,23 @@ impl Via {
     }
 }
 
+/// A VIF that sends a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VifSender {
+    pub(crate) key: VifKey,
+    /// What it sends can be given to the kernel that shares the NIC.
+    pub(crate) reaches_kernel: bool,
+}
+
+/// Where a frame of this host goes, beside whom it is for here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leaving {
+    /// To the NIC.
+    pub(crate) by_wire: bool,
+    /// To the kernel that shares the NIC.
+    pub(crate) to_kernel: bool,
+}
+
 impl Common {
     /// The IP layer on the engine's own NIC.
     #[inline]
@@ -155,37 +172,40 @@ impl Common {
         // An error says that there is no such service here, and then the frame is lost as it would
         // be on the wire.
         match self.leave(now, None, party, frame, &Digest::of(frame)) {
-            Ok(true) => frame.len(),
-            Ok(false) | Err(_) => 0,
+            Ok(Leaving { by_wire: true, .. }) => frame.len(),
+            Ok(_) | Err(_) => 0,
         }
     }
 
     /// A frame of this host is on its way out, from a VIF or from the host itself: what is for this
-    /// host comes back in, and those who watch see it. True if it is for the NIC, too. An error
-    /// says that it is for this host, but for nobody here.
+    /// host comes back in, and those who watch see it. Says where else it goes. An error says that
+    /// it is for this host, but for nobody here.
     pub(crate) fn leave(
         &mut self,
         now: Time,
-        from: Option<VifKey>,
+        from: Option<VifSender>,
         party: Option<Party>,
         frame: &[u8],
         digest: &Digest,
-    ) -> Result<bool, FrameRefusal> {
+    ) -> Result<Leaving, FrameRefusal> {
         let reach = self.switch.reach(digest);
+        let by_wire = reach != Reach::Here;
+        let mut to_kernel = false;
         if reach != Reach::Wire {
             let owner = self.switch.owner(digest);
-            if owner.is_none() && reach == Reach::Here {
+            let reaches_kernel = from.is_some_and(|sender| sender.reaches_kernel);
+            to_kernel = owner.is_none() && reaches_kernel && self.switch.suits_kernel(digest);
+            if owner.is_none() && !by_wire && !to_kernel {
                 return Err(FrameRefusal::ToKernel);
             }
-            let via = from.map_or(Via::Host, Via::Vif);
+            let via = from.map_or(Via::Host, |sender| Via::Vif(sender.key));
             if (owner.is_some() || self.has_onlookers()) && !self.loopback.push(via, frame) {
                 self.lanes.counters.lane_frames_dropped += 1;
             }
         }
-        let is_for_wire = reach != Reach::Here;
-        let point = if is_for_wire { Point::Wire } else { Point::Delivered };
+        let point = if by_wire { Point::Wire } else { Point::Delivered };
         self.show(now, &Sighting::sent(frame, digest, point, party));
-        Ok(is_for_wire)
+        Ok(Leaving { by_wire, to_kernel })
     }
 
     /// Shows captures what passes.

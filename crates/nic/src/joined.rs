@@ -62,6 +62,10 @@ impl Queue for Joined {
         self.queue.transmit(fill)
     }
 
+    fn send_to_kernel(&mut self, frame: &[u8]) {
+        self.queue.send_to_kernel(frame);
+    }
+
     fn flush(&mut self) {
         self.queue.flush();
     }

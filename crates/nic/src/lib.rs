@@ -28,6 +28,7 @@ pub mod strangers;
 pub mod tap;
 #[cfg(test)]
 mod test_frames;
+mod to_kernel;
 pub mod udp;
 mod unplugged;
 mod vnet;

@@ -1,5 +1,6 @@
 //! Opening a kernel interface in the best way there is: AF_XDP or a packet socket.
 
+use crate::af_packet::Beside;
 use crate::interface::{Device, KernelSteering, Steering};
 use crate::joined::Joined;
 use crate::{Error, Queue, af_packet, af_xdp};
@@ -15,27 +16,27 @@ pub struct Opened {
     pub copies: Option<Box<dyn Queue>>,
 }
 
-/// Opens with AF_XDP, and packet sockets beside it: one for copies, and in generic mode one that is
-/// part of the first queue, for super-frames, which are lost where there is none. The mode says so.
+/// Opens with AF_XDP, and packet sockets beside it: one for copies, and one that is part of the
+/// first queue, for what this host's kernel sends to virtual interfaces, and for the super-frames of
+/// generic mode. Where there is none, these are lost, and the mode says so.
 pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
     let mut prepared = af_xdp::Prepared::new(config)?;
-    let beside =
-        prepared.is_generic().then(|| af_packet::open_beside(&config.interface, &*config.opener));
-    let beside = match beside.transpose() {
-        Ok(beside) => beside,
+    let beside = match af_packet::open_beside(&config.interface, &*config.opener) {
+        Ok(beside) => {
+            prepared.be_beside(&beside.to_kernel);
+            Some(beside)
+        }
         Err(why) => {
-            prepared.say(&format!("; super-frames that others send are lost: {why}"));
+            prepared.be_alone(&why);
             None
         }
     };
-    if beside.is_some() {
-        prepared.leave_super_frames();
-    }
     let (mut queues, mut steering) = prepared.finish()?;
-    if let Some((queue, tables)) = beside {
+    if let Some(Beside { queue, tables, turning, .. }) = beside {
         let first = Joined::new(queues.remove(0), queue)?;
         queues.insert(0, Box::new(first));
         tables.into_iter().rev().for_each(|table| steering.go_first_by(table));
+        steering.turn_by(turning);
     }
     let copies = Some(af_packet::open_copies(&config.interface, &mut steering)?);
     Ok(Opened { queues, steering: Box::new(steering), copies })

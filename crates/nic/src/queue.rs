@@ -30,6 +30,8 @@ pub struct Capabilities {
     /// The kernel shares the NIC: it answers ARP, NDP and ICMP for its own addresses and knows the
     /// neighbours; the engine sees only what was steered to it.
     pub kernel_shares: bool,
+    /// Frames can be given to the kernel that shares the NIC ([`Queue::send_to_kernel`]).
+    pub reaches_kernel: bool,
     /// To find out that nothing has come takes a system call. Where nothing can have come, it is
     /// better not to ask.
     pub receive_is_call: bool,
@@ -137,6 +139,11 @@ pub trait Queue: Send {
     /// Calls `fill` with a free frame buffer of `frame_bytes_max` bytes, whose content is
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit;
+
+    /// Gives a frame at once to the kernel that shares the NIC, as if it had come by the wire, and
+    /// not to the wire. Lost where [`Capabilities::reaches_kernel`] is not so. A queue around
+    /// another passes it on.
+    fn send_to_kernel(&mut self, _frame: &[u8]) {}
 
     /// Hands all queued frames to the wire: publishes indexes, rings the peer, kicks the kernel.
     fn flush(&mut self);

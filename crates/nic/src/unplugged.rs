@@ -39,6 +39,7 @@ impl Queue for Unplugged {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            reaches_kernel: false,
             receive_is_call: false,
         }
     }

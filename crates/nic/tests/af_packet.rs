@@ -5,12 +5,16 @@ mod conformance;
 mod veth;
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_nic::af_packet::{self, Config};
-use clearway_nic::interface::{KernelSteering, Namespace, Steering};
-use clearway_nic::{Error, Queue, af_xdp};
+use clearway_nic::interface::{Device, KernelSteering, Namespace, SteerPattern, Steering};
+use clearway_nic::{
+    AttachMode, Error, Installed, Memory, NotInstalled, Opener, Queue, ThisProcess, XdpSocket,
+    af_xdp,
+};
 use conformance::Pair;
 use veth::{
     INTERFACE, IPV4, IPV6, Veth, bind_again, ends_with, ip, next_frame, no_frame, ping,
@@ -346,4 +350,121 @@ fn what_cannot_be_opened_says_why() {
     });
     let as_nobody = as_nobody.expect("entered").expect_err("nobody may not");
     assert!(matches!(as_nobody, Error::Permission(_)), "{as_nobody}");
+}
+
+const MAC: [u8; 6] = [2, 9, 9, 9, 9, 9];
+
+/// A datagram of the far kernel's address to the near kernel, from [`MAC`].
+fn to_kernel(destination: [u8; 6], to: Ipv4Addr, payload: &[u8]) -> Vec<u8> {
+    let packet = veth::ipv4(to, 17, &[], 0x4000, &veth::udp(PORT, payload));
+    veth::ethernet([MAC, destination], &[], 0x0800, &packet)
+}
+
+/// What is given to the kernel comes there, and to no queue, whatever that is to have.
+#[test]
+fn the_kernel_has_what_it_is_given_and_no_queue_sees_it() {
+    let Some(veth) = Veth::new() else { return };
+    let config = Config { queues: 2, ..Config::new(INTERFACE) };
+    let (mut queues, mut steering) = open_queues(&veth.near, &config);
+    let everything = SteerPattern::new([0; 8], [0; 8]).expect("a pattern");
+    steering.add_copies(&everything).expect("there is room");
+    let kernel = veth.near.within(|| UdpSocket::bind((IPV4[0], PORT))).expect("entered");
+    let kernel = kernel.expect("the port is free");
+    kernel.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    for queue in &mut queues {
+        assert!(queue.capabilities().reaches_kernel);
+        let mac = queue.info().mac;
+        queue.send_to_kernel(&to_kernel(mac, IPV4[0], b"for the kernel"));
+        let mut bytes = [0; 64];
+        let (length, from) = kernel.recv_from(&mut bytes).expect("the kernel has it");
+        assert_eq!((&bytes[..length], from.ip()), (&b"for the kernel"[..], IPV4[1].into()));
+    }
+    let nothing = |queue: &mut Box<dyn Queue>| no_frame(&mut **queue, ends_with(b"for the kernel"));
+    queues.iter_mut().for_each(nothing);
+}
+
+/// What the kernel sends to an Ethernet address that was added comes to the queue instead of the
+/// wire, and what it sends to a group to both; until the address is removed.
+#[test]
+fn what_the_kernel_sends_to_an_address_of_ours_comes_in_again() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open(&veth.near);
+    let (mut far, mut far_steering) = open(&veth.far);
+    for steering in [&mut steering, &mut far_steering] {
+        steering.add_pattern(&SteerPattern::new([0; 8], [0; 8]).expect("a pattern")).expect("room");
+    }
+    let machine = Ipv4Addr::new(10, 77, 0, 9);
+    ip(&veth.near, &format!("neigh add {machine} lladdr 02:09:09:09:09:09 dev {INTERFACE}"));
+    let kernel = veth.near.within(|| UdpSocket::bind((IPV4[0], 0))).expect("entered");
+    let kernel = kernel.expect("a socket");
+    kernel.set_broadcast(true).expect("a socket may");
+    let send = |to: Ipv4Addr, payload: &[u8]| kernel.send_to(payload, (to, PORT)).expect("sent");
+    let all = Ipv4Addr::new(10, 77, 0, 255);
+
+    send(machine, b"by the wire");
+    next_frame("the far end has it", &mut *far, ends_with(b"by the wire"));
+    steering.add_mac(MAC, false).expect("there is room");
+    send(machine, b"still by the wire");
+    next_frame("the far end has it", &mut *far, ends_with(b"still by the wire"));
+    steering.remove_mac(MAC).expect("it was there");
+    steering.add_mac(MAC, true).expect("there is room");
+    send(machine, b"once around");
+    let frame = next_frame("it comes in again", &mut *near, ends_with(b"once around"));
+    assert_eq!((&frame[..6], &frame[6..12]), (&MAC[..], &near.info().mac[..]));
+    send(all, b"to everybody");
+    next_frame("it comes in again", &mut *near, ends_with(b"to everybody"));
+    let frame = next_frame("it leaves, too", &mut *far, |frame| {
+        frame.ends_with(b"to everybody") || frame.ends_with(b"once around")
+    });
+    assert!(frame.ends_with(b"to everybody"), "what came in again does not leave");
+    steering.remove_mac(MAC).expect("it was there");
+    for (to, payload) in [(all, &b"to them again"[..]), (machine, b"by the wire again")] {
+        send(to, payload);
+        next_frame("the far end has it", &mut *far, |frame| frame.ends_with(payload));
+    }
+    no_frame(&mut *near, |frame| frame.ends_with(b"again"));
+}
+
+/// Everything is as it is with older kernels, and it is said.
+#[derive(Debug)]
+struct WithoutTurning;
+
+impl Opener for WithoutTurning {
+    fn xdp_socket(&self, memory: Memory) -> Result<XdpSocket, Error> {
+        ThisProcess.xdp_socket(memory)
+    }
+
+    fn steer(&self, device: &Device, mode: AttachMode) -> Result<Installed, NotInstalled> {
+        ThisProcess.steer(device, mode)
+    }
+
+    fn hide(&self, device: &Device) -> Result<Installed, Error> {
+        ThisProcess.hide(device)
+    }
+
+    fn turn(&self, _: &Device) -> Result<Installed, Error> {
+        Err(Error::Invalid("not today".into()))
+    }
+}
+
+#[test]
+fn without_a_way_to_the_kernel_it_is_said_why() {
+    let Some(veth) = Veth::new() else { return };
+    let opener = Arc::new(WithoutTurning);
+    let config = Config { opener: opener.clone(), ..Config::new(INTERFACE) };
+    let (mut queues, mut steering) = open_queues(&veth.near, &config);
+    let says_so = |queue: &dyn Queue| {
+        let mode = queue.info().mode;
+        let text = "virtual interfaces do not reach this host's own kernel: not today";
+        assert!(mode.contains(text), "{mode}");
+        assert!(!queue.capabilities().reaches_kernel);
+    };
+    says_so(&*queues[0]);
+    steering.add_mac(MAC, true).expect("the wire brings frames to it");
+    queues[0].send_to_kernel(&to_kernel(MAC, IPV4[0], b"nowhere"));
+    drop((queues, steering));
+
+    let config = af_xdp::Config { opener, ..af_xdp::Config::new(INTERFACE) };
+    let opened = veth.near.within(|| clearway_nic::open_xdp(&config)).expect("entered");
+    says_so(&*opened.expect("veth can be opened").queues[0]);
 }

@@ -316,8 +316,8 @@ fn own_ethernet_addresses_are_let_in_and_gone_with_their_owner() {
         let (mut here, mut steering) = open(&veth.near, mode);
         let (mut there, _) = open(&veth.far, mode);
         assert!(!listed());
-        steering.add_mac(own).expect("there is room");
-        steering.add_mac(own).expect("twice is once");
+        steering.add_mac(own, true).expect("there is room");
+        steering.add_mac(own, true).expect("twice is once");
         assert!(listed(), "a veth has no filter, so the kernel makes it promiscuous");
         let mut mask = [0; 8];
         mask[1] = 0xffff_ffff_ffff_0000;
@@ -331,8 +331,8 @@ fn own_ethernet_addresses_are_let_in_and_gone_with_their_owner() {
         steering.remove_mac(own).expect("it was added");
         steering.remove_mac(own).expect("twice is once");
         assert!(!listed());
-        steering.add_mac(own).expect("there is room");
-        assert!(steering.add_mac([0x33, 0x33, 0, 0, 0, 1]).is_err(), "a group is no machine");
+        steering.add_mac(own, true).expect("there is room");
+        assert!(steering.add_mac([0x33, 0x33, 0, 0, 0, 1], true).is_err(), "a group is no machine");
         drop(steering);
         // A process that another test has just started has a copy of the socket for a moment.
         until("nothing stays behind", || !listed());

@@ -108,6 +108,7 @@ impl Queue for SimQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            reaches_kernel: false,
             receive_is_call: false,
         }
     }

@@ -72,6 +72,9 @@ pub struct Grant {
     pub mac: MacAddress,
     /// It has one of its own.
     pub has_own_mac: bool,
+    /// What this host's kernel sends to that is the interface's: nobody else can have the address,
+    /// or an administrator has named it.
+    pub is_kernels_neighbour: bool,
     /// The IP address of its own, if it has one.
     pub address: Option<IpAddr>,
     /// Frames per second that it may send.
@@ -111,6 +114,7 @@ impl Accounts {
             priority: open.priority,
             mac: own.as_ref().map_or(place.mac, |own| own.mac),
             has_own_mac: own.is_some(),
+            is_kernels_neighbour: own.is_some() && rights.may_take_from_kernel(open),
             address: own.and_then(|own| own.address),
             rate_frames_per_s: rights.rate_frames_per_s(),
         })

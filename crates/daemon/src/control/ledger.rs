@@ -13,7 +13,8 @@ use clearway_nic::{Error, MacAddress};
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     ports: HashMap<HostPort, usize>,
-    macs: HashMap<MacAddress, usize>,
+    /// And whether what the kernel sends there is wanted.
+    macs: HashMap<(MacAddress, bool), usize>,
     patterns: HashMap<SteerPattern, usize>,
     copies: HashMap<SteerPattern, usize>,
 }
@@ -28,13 +29,15 @@ impl Ledger {
     }
 
     pub(super) fn steered(&mut self, steered: &Steered) {
-        steered.mac.into_iter().for_each(|mac| add(&mut self.macs, mac));
+        let of_kernel = steered.of_kernel;
+        steered.mac.into_iter().for_each(|mac| add(&mut self.macs, (mac, of_kernel)));
         steered.patterns.iter().for_each(|pattern| add(&mut self.patterns, *pattern));
         steered.copies.iter().for_each(|pattern| add(&mut self.copies, *pattern));
     }
 
     pub(super) fn unsteered(&mut self, steered: &Steered) {
-        steered.mac.iter().for_each(|mac| take_off(&mut self.macs, mac));
+        let of_kernel = steered.of_kernel;
+        steered.mac.iter().for_each(|mac| take_off(&mut self.macs, &(*mac, of_kernel)));
         steered.patterns.iter().for_each(|pattern| take_off(&mut self.patterns, pattern));
         steered.copies.iter().for_each(|pattern| take_off(&mut self.copies, pattern));
     }
@@ -46,7 +49,9 @@ impl Ledger {
         for &(protocol, address, port) in each(&self.ports) {
             note(steering.claim_port(protocol, address, port));
         }
-        each(&self.macs).for_each(|mac| note(steering.add_mac(*mac)));
+        for &(mac, of_kernel) in each(&self.macs) {
+            note(steering.add_mac(mac, of_kernel));
+        }
         each(&self.patterns).for_each(|pattern| note(steering.add_pattern(pattern)));
         each(&self.copies).for_each(|pattern| note(steering.add_copies(pattern)));
         errors

@@ -172,7 +172,7 @@ fn steer_into(
     steering: &mut dyn Steering,
 ) -> Result<(), Error> {
     if let Some(mac) = wanted.mac {
-        steering.add_mac(mac)?;
+        steering.add_mac(mac, wanted.of_kernel)?;
         done.mac = Some(mac);
     }
     for pattern in &wanted.patterns {

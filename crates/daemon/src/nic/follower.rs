@@ -323,6 +323,7 @@ mod tests {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: true,
+            reaches_kernel: false,
             receive_is_call: false,
         };
         let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };

@@ -111,6 +111,7 @@ mod tests {
             transmit_checksum: true,
             receive_checksum: true,
             kernel_shares: true,
+            reaches_kernel: false,
             receive_is_call: true,
         };
         let chosen = |named: &[&str]| {

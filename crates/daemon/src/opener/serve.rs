@@ -134,6 +134,7 @@ fn of_interface(name: &str, thing: Thing) -> Outcome {
                 }
             })?
         }
+        Thing::Turn => ThisProcess.turn(&Device::open(name).map_err(refused)?).map_err(refused)?,
         Thing::Hide => ThisProcess.hide(&Device::open(name).map_err(refused)?).map_err(refused)?,
         Thing::Listening | Thing::Connector | Thing::Tap => {
             return Err(Answer::Refused(format!("{name} is an interface, no memif and no tap")));

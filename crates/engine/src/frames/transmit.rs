@@ -13,7 +13,7 @@ use super::staging::Staging;
 use super::{Frames, touch};
 use crate::captures::{Party, Sighting};
 use crate::channels::Channels;
-use crate::common::Common;
+use crate::common::{Common, Leaving, VifSender};
 use crate::component::Sending;
 use crate::switch::{Reach, Switch, VifKey};
 
@@ -111,24 +111,35 @@ impl Frames {
         } else {
             self.clear_for_wire(&common.switch, vif, staging.digests())
         };
+        let all_clear = clear.count_ones() as usize == staging.count();
+        let reaches_kernel = !all_clear && queue.capabilities().reaches_kernel;
+        let from = VifSender { key: vif, reaches_kernel };
         let (mut taken, mut clear_frames, mut clear_bytes) = (0, 0, 0);
         for (frame, digest) in staging.frames() {
             let is_clear = clear >> taken & 1 == 1;
             if !is_clear && common.switch.reach(digest) == Reach::Here {
-                self.judge(common, now, vif, frame, digest);
+                if self.judge(common, now, from, frame, digest).to_kernel {
+                    queue.send_to_kernel(frame);
+                }
                 taken += 1;
                 continue;
             }
+            let mut leaving = Leaving { by_wire: is_clear, to_kernel: false };
             let transmit = queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
                 None => self.refuse_too_long(vif),
                 Some(buffer) => {
-                    let is_for_wire = is_clear || self.judge(common, now, vif, frame, digest);
-                    if is_for_wire {
+                    if !is_clear {
+                        leaving = self.judge(common, now, from, frame, digest);
+                    }
+                    if leaving.by_wire {
                         buffer.copy_from_slice(frame);
                     }
-                    if is_for_wire { frame.len() } else { 0 }
+                    if leaving.by_wire { frame.len() } else { 0 }
                 }
             });
+            if leaving.to_kernel {
+                queue.send_to_kernel(frame);
+            }
             match transmit {
                 Transmit::Full => break,
                 Transmit::Queued => {
@@ -158,30 +169,31 @@ impl Frames {
         0
     }
 
-    /// Brings a staged frame of a VIF to its ports on this host, if it may be sent. True if it is
-    /// for the NIC, too.
+    /// Brings a staged frame of a VIF to its ports on this host, if it may be sent. Returns where
+    /// else it goes.
     fn judge(
         &mut self,
         common: &mut Common,
         now: Time,
-        vif: VifKey,
+        from: VifSender,
         frame: &[u8],
         digest: &Digest,
-    ) -> bool {
+    ) -> Leaving {
+        let vif = from.key;
         let party = Some(Party::of_vif(vif));
         let left = match self.check(&common.switch, now, vif, digest) {
-            Ok(()) => common.leave(now, Some(vif), party, frame, digest),
+            Ok(()) => common.leave(now, Some(from), party, frame, digest),
             Err(refusal) => Err(refusal),
         };
         match left {
-            Ok(is_for_wire) => {
+            Ok(leaving) => {
                 self.count_sent(vif, 1, frame.len() as u64);
-                is_for_wire
+                leaving
             }
             Err(refusal) => {
                 self.refuse(vif, refusal);
                 common.show(now, &Sighting::turned_away(frame, digest, party, refusal));
-                false
+                Leaving::default()
             }
         }
     }

@@ -7,7 +7,8 @@
 //!                            ├──▶ a VIF of another engine of the NIC: its lane
 //!                            ├──▶ copies, to those who want them
 //!                            └──▶ nobody: counted
-//!  app ──▶ copy ──▶ digest ──▶ check ──▶ an owner of this host, or the NIC, or both (groups)
+//!  app ──▶ copy ──▶ digest ──▶ check ──▶ an owner of this host, or the NIC, or both (groups);
+//!                                        where it has no owner, the kernel that shares the NIC
 //! ```
 //!
 //! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves it

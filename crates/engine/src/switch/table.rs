@@ -125,6 +125,14 @@ impl Switch {
         if is_here { Reach::Here } else { Reach::Wire }
     }
 
+    /// True for what a kernel that shares the NIC takes from a VIF, if it is nobody's here: who has
+    /// the NIC's Ethernet address has no other to be answered at.
+    pub(crate) fn suits_kernel(&self, digest: &Digest) -> bool {
+        let is_to_it = digest.field(fields::MAC_DESTINATION) == self.mac;
+        (is_to_it || digest.field(fields::MAC_GROUP) == 1)
+            && digest.field(fields::MAC_SOURCE) != self.mac
+    }
+
     /// True if some VIF wants copies.
     #[inline]
     pub(crate) fn has_copies(&self) -> bool {

@@ -8,6 +8,7 @@
 //! The patterns are in the program itself, which is written anew at each change:
 //!
 //! ```text
+//! drop what is on its way from us to the kernel
 //! for each pattern: for each field: load, and with mask, next pattern unless equal; let through
 //! drop
 //! ```
@@ -22,6 +23,7 @@ use clearway_wire::ethernet::ether_type;
 
 use crate::interface::pattern::ANY_IP;
 use crate::interface::{SteerPattern, return_instruction};
+use crate::to_kernel;
 
 /// Instructions that the kernel takes (`BPF_MAXINSNS`).
 const INSTRUCTIONS_MAX: usize = 4096;
@@ -57,16 +59,16 @@ pub(super) fn nothing() -> Instructions {
     vec![return_instruction(0)]
 }
 
-/// The program that lets everything through.
+/// The program that lets everything through that a pattern could be about.
 pub(super) fn everything() -> Instructions {
-    vec![return_instruction(ALL)]
+    [not_to_kernel(), let_through()].concat()
 }
 
 /// The program for these patterns; `None` if the kernel takes none as long as that.
 pub(super) fn compile<'a>(
     patterns: impl Iterator<Item = &'a SteerPattern>,
 ) -> Option<Instructions> {
-    let mut program = Instructions::new();
+    let mut program = not_to_kernel();
     for kind in patterns.flat_map(kinds) {
         program.extend(accept(&kind));
         if program.len() >= INSTRUCTIONS_MAX {
@@ -75,6 +77,18 @@ pub(super) fn compile<'a>(
     }
     program.extend(nothing());
     Some(program)
+}
+
+fn let_through() -> Instructions {
+    vec![return_instruction(ALL)]
+}
+
+/// Drops what is on its way from us to the kernel (`to_kernel.rs`), and goes on.
+fn not_to_kernel() -> Instructions {
+    let mark = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
+    let mut program = vec![statement(BPF_LD | BPF_W | BPF_ABS, mark), jump(to_kernel::MARK, 0, 1)];
+    program.extend(nothing());
+    program
 }
 
 /// A pattern about IP of either version, as one about each.
@@ -90,7 +104,7 @@ fn kinds(pattern: &SteerPattern) -> Vec<SteerPattern> {
 fn accept(pattern: &SteerPattern) -> Instructions {
     let mut checks = Vec::new();
     ethernet(pattern, &mut checks);
-    let mut end = everything();
+    let mut end = let_through();
     match pattern.network() {
         Some(Network::Ipv4) => ipv4(pattern, &mut checks),
         Some(Network::Ipv6) => end = ipv6(pattern, &mut checks),
@@ -147,13 +161,13 @@ fn ipv6(pattern: &SteerPattern, checks: &mut Vec<Check>) -> Instructions {
     let mut end = vec![statement(BPF_LD | BPF_B | BPF_ABS, IPV6_NEXT_HEADER)];
     for extension in EXTENSIONS {
         end.push(jump(extension, 0, 1));
-        end.extend(everything());
+        end.extend(let_through());
     }
     if is_later_fragment(pattern) || pattern.says(fields::FIRST_FRAGMENT) == Some(1) {
         return end;
     }
-    let Some(protocol) = pattern.says(fields::PROTOCOL) else { return everything() };
-    let mut payload = everything();
+    let Some(protocol) = pattern.says(fields::PROTOCOL) else { return let_through() };
+    let mut payload = let_through();
     if let Some((mut transport, layer)) = transport(pattern) {
         transport.load = statement(BPF_LD | layer | BPF_ABS, IPV6_PAYLOAD);
         payload = transport.then(payload);

@@ -13,6 +13,9 @@
 //!   word, unless this host forwards packets (`net.ipv4.ip_forward`): then own addresses should
 //!   not be used with this driver.
 //!
+//! With that program there is another, by which virtual interfaces with Ethernet addresses of their
+//! own and the kernel of this host reach each other (`ebpf/turning.rs`, `to_kernel.rs`).
+//!
 //! Packets of one flow come and go together, up to 64 KB of them in one frame (PACKET_VNET_HDR):
 //! what a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was
 //! put together on the way (GRO), is cut where it is received, and consecutive packets of one flow
@@ -40,10 +43,11 @@ use clearway_wire::{ethernet, vlan};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::ebpf::{Hiding, Opener, ThisProcess};
+use crate::ebpf::{Hiding, Opener, ThisProcess, Turning};
 use crate::interface::{
     Device, KernelSteering, PatternTable, attach_filter, gso_limits, last_errno, set_option,
 };
+use crate::to_kernel::ToKernel;
 use crate::vnet::{Limits, Sender};
 use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, MacAddress, Queue};
 use queue::PacketQueue;
@@ -52,6 +56,9 @@ use steering::PacketPatterns;
 
 /// The most descriptors.
 const DESCRIPTORS_MAX: usize = 4096;
+
+/// What is said where there is no way to the kernel.
+pub(crate) const NO_WAY: &str = "virtual interfaces do not reach this host's own kernel";
 
 /// Room for super-frames, which the kernel doubles for its own overhead.
 const ROOM_BYTES: i32 = 4 << 20;
@@ -123,6 +130,14 @@ fn open_with(
         mode += "; flows are shared out among the queues (PACKET_FANOUT)";
     }
     let table = Box::new(filter_of(&config.interface, &mut sockets)?);
+    // What is not hidden cannot be told from what goes to the kernel.
+    let ways = hiding.is_ok().then(|| ToKernel::begin(&*config.opener, &device));
+    mode += &match &ways {
+        Some(Ok(_)) => String::new(),
+        Some(Err(why)) => format!("; {NO_WAY}: {why}"),
+        None => format!("; {NO_WAY}, for the same reason"),
+    };
+    let (to_kernel, turning) = ways.and_then(Result::ok).unzip();
     let mut steering = match hiding {
         Ok(hiding) => {
             let mut steering = KernelSteering::new(Box::new(hiding), device)?;
@@ -134,7 +149,13 @@ fn open_with(
     };
     // The kernel keeps what copies are made of.
     steering.set_copies(table);
-    let queue = |socket: Socket| socket.into_queue(mode.clone(), config.descriptors, limits);
+    if let Some(turning) = turning {
+        steering.turn_by(turning);
+    }
+    let queue = |socket: Socket| -> Box<dyn Queue> {
+        let queue = socket.into_queue(mode.clone(), config.descriptors, limits);
+        Box::new(queue.with_way(to_kernel.clone()))
+    };
     Ok((sockets.into_iter().map(queue).collect(), steering))
 }
 
@@ -150,18 +171,32 @@ pub fn open_copies(
     Ok(socket.into_receiver("packet socket: copies of what goes to the kernel"))
 }
 
+/// A packet socket beside the queues of another driver.
+pub(crate) struct Beside {
+    /// Not for sending.
+    pub(crate) queue: Box<dyn Queue>,
+    /// These have to have the patterns before that driver has them.
+    pub(crate) tables: KernelTables,
+    /// For the queues of that driver.
+    pub(crate) to_kernel: Arc<ToKernel>,
+    /// For its steering.
+    pub(crate) turning: Turning,
+}
+
 /// Opens a queue beside those of another driver that leaves some of what is ours to the kernel: it
-/// comes here, super-frames cut and checksums made, and no further. Not for sending. Also the
-/// tables that have to have the patterns before that driver has them.
-pub(crate) fn open_beside(
-    interface: &str,
-    opener: &dyn Opener,
-) -> Result<(Box<dyn Queue>, KernelTables), Error> {
-    let hiding = Hiding::begin(opener, &Device::open(interface)?)?;
+/// comes here, super-frames cut and checksums made, and no further; as does what the kernel itself
+/// sends to virtual interfaces.
+pub(crate) fn open_beside(interface: &str, opener: &dyn Opener) -> Result<Beside, Error> {
+    let device = Device::open(interface)?;
+    let hiding = Hiding::begin(opener, &device)?;
+    let (to_kernel, turning) = ToKernel::begin(opener, &device)?;
     let mut socket = Socket::open(&Config::new(interface))?;
     let table = Box::new(filter_of(interface, std::slice::from_mut(&mut socket))?);
-    let mode = "packet socket beside AF_XDP: super-frames, and packets without their checksum";
-    Ok((socket.into_receiver(mode), [table, Box::new(hiding)]))
+    let mode = "packet socket beside AF_XDP: super-frames, packets without their checksum, and \
+                what this host's kernel sends to virtual interfaces";
+    let (queue, tables): (_, KernelTables) =
+        (socket.into_receiver(mode), [table, Box::new(hiding)]);
+    Ok(Beside { queue, tables, to_kernel, turning })
 }
 
 /// The socket's own, which sees frames first, and then that of what hides them from the kernel.
@@ -206,22 +241,24 @@ impl Socket {
         let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
         // The kernel takes off one VLAN tag; a second one stays in the frame.
         let (socket, ring) = prepare(config.descriptors, frame_bytes + vlan::TAG_LENGTH)
-            .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
+            .and_then(|(socket, ring)| {
+                bind(&socket, device.index(), libc::ETH_P_ALL).map(|()| (socket, ring))
+            })
             .map_err(|errno| open_failed(&config.interface, errno))?;
         let (socket, is_open) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
         Ok(Socket { socket, ring, device, mac, is_open, frame_bytes })
     }
 
-    fn into_queue(self, mode: String, descriptors: usize, limits: Limits) -> Box<dyn Queue> {
+    fn into_queue(self, mode: String, descriptors: usize, limits: Limits) -> PacketQueue {
         let Socket { socket, ring, device, mac, is_open, frame_bytes } = self;
         let info = Info { driver: "af_packet", mode, mac };
         let sender = Sender::new(descriptors, frame_bytes, limits);
-        Box::new(PacketQueue::new(socket, ring, device, info, is_open, sender, frame_bytes))
+        PacketQueue::new(socket, ring, device, info, is_open, sender, frame_bytes)
     }
 
     /// A queue that sends nothing.
     fn into_receiver(self, mode: &str) -> Box<dyn Queue> {
-        self.into_queue(mode.to_owned(), 0, Limits::NONE)
+        Box::new(self.into_queue(mode.to_owned(), 0, Limits::NONE))
     }
 }
 
@@ -267,12 +304,13 @@ fn want_room(socket: &OwnedFd) {
     }
 }
 
-fn bind(socket: &OwnedFd, interface_index: u32) -> Result<(), Errno> {
+/// Binds a packet socket to an interface and a protocol, 0 for none.
+pub(crate) fn bind(socket: &OwnedFd, interface_index: u32, protocol: i32) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
     // SAFETY: all-zero is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = (protocol as u16).to_be();
     address.sll_ifindex = interface_index as i32;
     let length = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the kernel reads `length` bytes of the address, all of which are there.

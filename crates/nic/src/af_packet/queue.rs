@@ -13,6 +13,7 @@ use super::whole;
 use crate::batch::Batch;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
+use crate::to_kernel::ToKernel;
 use crate::vnet::{Carrier, MESSAGES, Messages, Sender, Stage};
 use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
 
@@ -42,6 +43,7 @@ pub(super) struct PacketQueue {
     stage: Stage,
     sender: Sender,
     socket: Arc<OwnedFd>,
+    to_kernel: Option<Arc<ToKernel>>,
     link: Link,
     info: Info,
     /// The filter lets everything through.
@@ -67,6 +69,7 @@ impl PacketQueue {
             stage: Stage::new(frame_bytes_max),
             sender,
             socket,
+            to_kernel: None,
             link: Link::new(device),
             info,
             is_open,
@@ -74,6 +77,11 @@ impl PacketQueue {
             counters: Counters::default(),
             kernel_dropped: Cell::new(0),
         }
+    }
+
+    /// The same, which has a way to the kernel, too.
+    pub(super) fn with_way(self, to_kernel: Option<Arc<ToKernel>>) -> PacketQueue {
+        PacketQueue { to_kernel, ..self }
     }
 
     /// The kernel reports a link that went down as an error of the socket, and wakes sleepers
@@ -153,6 +161,7 @@ impl Queue for PacketQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: true,
+            reaches_kernel: self.to_kernel.is_some(),
             receive_is_call: false,
         }
     }
@@ -182,6 +191,11 @@ impl Queue for PacketQueue {
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
         self.sender.transmit(&self.link, &mut self.counters, fill)
+    }
+
+    fn send_to_kernel(&mut self, frame: &[u8]) {
+        let Some(to_kernel) = &self.to_kernel else { return };
+        self.counters.tx_frames_dropped += u64::from(!to_kernel.send(frame));
     }
 
     fn flush(&mut self) {

@@ -10,8 +10,10 @@ use clearway_wire::{ethernet, vlan};
 use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
+use crate::af_packet::NO_WAY;
 use crate::ebpf::{self, Installed, Memory, NotInstalled, Opener, ThisProcess};
 use crate::interface::{Device, KernelSteering};
+use crate::to_kernel::ToKernel;
 use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, MacAddress, Queue};
 
 /// Two VLAN tags, which the MTU does not count.
@@ -92,6 +94,7 @@ pub(crate) struct Prepared {
     frame_bytes: usize,
     changed: Option<Changed>,
     opened: Opened,
+    to_kernel: Option<Arc<ToKernel>>,
 }
 
 impl Prepared {
@@ -103,27 +106,29 @@ impl Prepared {
         let changed = set_queues(config)?;
         let queues = count_queues(&device)?;
         let opened = open_layout(config, &device, frame_bytes, queues)?;
-        Ok(Prepared { device, mac, frame_bytes, changed, opened })
+        Ok(Prepared { device, mac, frame_bytes, changed, opened, to_kernel: None })
     }
 
-    /// True if the kernel makes packets of frames before the program sees them: then some are
-    /// super-frames.
-    pub(crate) fn is_generic(&self) -> bool {
-        self.opened.mode == BindMode::Generic
+    /// There is a packet socket for what is left to the kernel, and a way to the kernel: in generic
+    /// mode, in which the kernel makes packets of frames before the program sees them, what may be
+    /// a super-frame is left.
+    pub(crate) fn be_beside(&mut self, to_kernel: &Arc<ToKernel>) {
+        self.to_kernel = Some(Arc::clone(to_kernel));
+        if self.opened.mode == BindMode::Generic {
+            self.opened.program.pass_unfinished(self.frame_bytes + VLAN_TAGS_BYTES);
+        }
     }
 
-    /// Leaves to the kernel, and so to packet sockets, what may be a super-frame.
-    pub(crate) fn leave_super_frames(&mut self) {
-        self.opened.program.pass_unfinished(self.frame_bytes + VLAN_TAGS_BYTES);
-    }
-
-    /// Adds to what is said of the mode.
-    pub(crate) fn say(&mut self, text: &str) {
-        self.opened.sentence += text;
+    /// There is neither.
+    pub(crate) fn be_alone(&mut self, why: &Error) {
+        if self.opened.mode == BindMode::Generic {
+            self.opened.sentence += "; super-frames that others send are lost";
+        }
+        self.opened.sentence += &format!("; {NO_WAY}: {why}");
     }
 
     pub(crate) fn finish(self) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
-        let Prepared { device, mac, frame_bytes, changed, opened } = self;
+        let Prepared { device, mac, frame_bytes, changed, opened, to_kernel } = self;
         let info = Info { driver: "af_xdp", mode: opened.sentence, mac };
         let attachment = Arc::new(Attachment::new(opened.link, changed));
         let mut boxed: Vec<Box<dyn Queue>> = Vec::new();
@@ -131,7 +136,7 @@ impl Prepared {
             let device = Device::open(device.name())?;
             let attachment = attachment.clone();
             let queue = XdpQueue::new(socket, device, info.clone(), frame_bytes, attachment);
-            boxed.push(Box::new(queue));
+            boxed.push(Box::new(queue.with_way(to_kernel.clone())));
         }
         let steering = KernelSteering::new(opened.program.into_table(attachment), device)?;
         Ok((boxed, steering))

@@ -19,11 +19,13 @@ use super::assembly::{Assembly, Part};
 use super::socket::Socket;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
+use crate::to_kernel::ToKernel;
 use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
 
 /// One AF_XDP socket as a queue.
 pub(super) struct XdpQueue {
     socket: Socket,
+    to_kernel: Option<Arc<ToKernel>>,
     link: Link,
     info: Info,
     frame_bytes_max: usize,
@@ -57,6 +59,7 @@ impl XdpQueue {
             assembly: Assembly::new(socket.layout.frame_bytes_max),
             frame_bytes_max: frame_bytes_max.min(socket.layout.frame_bytes_max),
             socket,
+            to_kernel: None,
             link: Link::new(device),
             info,
             queued: 0,
@@ -64,6 +67,11 @@ impl XdpQueue {
             counters: Counters::default(),
             _attachment: attachment,
         }
+    }
+
+    /// The same, which has a way to the kernel, too.
+    pub(super) fn with_way(self, to_kernel: Option<Arc<ToKernel>>) -> XdpQueue {
+        XdpQueue { to_kernel, ..self }
     }
 
     fn housekeeping(&mut self) {
@@ -195,6 +203,7 @@ impl Queue for XdpQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: true,
+            reaches_kernel: self.to_kernel.is_some(),
             receive_is_call: false,
         }
     }
@@ -242,6 +251,11 @@ impl Queue for XdpQueue {
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += length as u64;
         Transmit::Queued
+    }
+
+    fn send_to_kernel(&mut self, frame: &[u8]) {
+        let Some(to_kernel) = &self.to_kernel else { return };
+        self.counters.tx_frames_dropped += u64::from(!to_kernel.send(frame));
     }
 
     fn flush(&mut self) {

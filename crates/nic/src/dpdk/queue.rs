@@ -188,6 +188,7 @@ impl Queue for DpdkQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            reaches_kernel: false,
             receive_is_call: false,
         }
     }

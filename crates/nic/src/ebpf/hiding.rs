@@ -11,8 +11,8 @@ use aya::programs::tc::SchedClassifier;
 use aya::{Ebpf, include_bytes_aligned};
 
 use super::{
-    Hook, Installed, Opener, Patterns, attach, in_order, load_failed, load_object, loaded,
-    tables_of,
+    Hook, Installed, Opener, Patterns, attach, classifier, in_order, load_failed, load_object,
+    loaded, tables_of,
 };
 use crate::Error;
 use crate::interface::{Device, PatternTable, SteerPattern, Steered};
@@ -62,8 +62,7 @@ fn patterns(tables: Vec<OwnedFd>) -> Result<Patterns, Error> {
 }
 
 fn program(ebpf: &mut Ebpf) -> &mut SchedClassifier {
-    let program = ebpf.program_mut(FUNCTION).expect("hide.c has a function of this name");
-    program.try_into().expect("its section makes it a classifier")
+    classifier(ebpf, FUNCTION)
 }
 
 impl PatternTable for Hiding {

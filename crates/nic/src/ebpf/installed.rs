@@ -71,6 +71,9 @@ pub trait Opener: fmt::Debug + Send + Sync {
 
     /// The program that hides from the kernel what packet sockets have seen, at work on `device`.
     fn hide(&self, device: &Device) -> Result<Installed, Error>;
+
+    /// The program that turns around what this host sends to itself by `device`, at work there.
+    fn turn(&self, device: &Device) -> Result<Installed, Error>;
 }
 
 /// This process, with what privileges it has.
@@ -96,17 +99,26 @@ impl Opener for ThisProcess {
     fn hide(&self, device: &Device) -> Result<Installed, Error> {
         super::hiding::install(device)
     }
+
+    fn turn(&self, device: &Device) -> Result<Installed, Error> {
+        super::turning::install(device)
+    }
 }
 
 /// Duplicates of the tables of these names, and then of two arrays of groups
 /// ([`super::Patterns`]).
 pub(crate) fn tables_of(ebpf: &Ebpf, names: &[&str]) -> Result<Vec<OwnedFd>, Error> {
-    let of_program = names.iter().map(|name| duplicate(descriptor_of(ebpf, name)));
+    let of_program = names.iter().map(|name| table_of(ebpf, name));
     let array = || -> Result<OwnedFd, Error> {
         let array: Array<MapData, GroupsLayout> = Array::create(1, 0).map_err(map_failed)?;
         duplicate(array.map().fd().as_fd())
     };
     of_program.chain([array(), array()]).collect()
+}
+
+/// A duplicate of the table of this name.
+pub(crate) fn table_of(ebpf: &Ebpf, name: &str) -> Result<OwnedFd, Error> {
+    duplicate(descriptor_of(ebpf, name))
 }
 
 fn duplicate(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
@@ -138,6 +150,7 @@ pub(crate) fn table<T: TryFrom<Map, Error = MapError>>(
 pub(crate) enum Hook {
     Xdp = 37,
     TcxIngress = 46,
+    TcxEgress = 47,
 }
 
 /// `BPF_LINK_CREATE` of linux/bpf.h.

@@ -1,16 +1,19 @@
 //! What the eBPF programs of `bpf/` have in common: loading them, their patterns, and errors.
 //!
 //! `steer.c` is the AF_XDP driver's (`af_xdp/program.rs`), `hide.c` keeps from the kernel's stack
-//! what a packet socket has seen ([`Hiding`]). Each has tables of its own.
+//! what a packet socket has seen ([`Hiding`]), `turn.c` brings virtual interfaces and the kernel
+//! together ([`Turning`]). Each has tables of its own.
 
 mod hiding;
 mod installed;
 mod patterns;
+mod turning;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
+use aya::programs::tc::SchedClassifier;
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfError};
 
@@ -18,8 +21,9 @@ use crate::Error;
 
 pub(crate) use hiding::Hiding;
 pub use installed::{AttachMode, Installed, Memory, NotInstalled, Opener, ThisProcess, XdpSocket};
-pub(crate) use installed::{Hook, attach, in_order, table, tables_of};
+pub(crate) use installed::{Hook, attach, in_order, table, table_of, tables_of};
 pub(crate) use patterns::Patterns;
+pub(crate) use turning::Turning;
 
 /// Loads the maps of an object file of ours.
 pub(crate) fn load_object(object: &[u8]) -> Result<Ebpf, Error> {
@@ -30,6 +34,12 @@ pub(crate) fn load_object(object: &[u8]) -> Result<Ebpf, Error> {
 pub(crate) fn xdp_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut Xdp {
     let program = ebpf.program_mut(name).expect("the object has a function of this name");
     program.try_into().expect("its section makes it an XDP program")
+}
+
+/// The classifier of this name.
+fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
+    let program = ebpf.program_mut(name).expect("the object has a function of this name");
+    program.try_into().expect("its section makes it a classifier")
 }
 
 /// The descriptor of the map of this name.

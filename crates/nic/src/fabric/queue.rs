@@ -79,6 +79,7 @@ impl crate::Queue for Queue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            reaches_kernel: false,
             receive_is_call: false,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::claim::{PortClaims, Protocol};
 use super::membership::Memberships;
 use super::{Device, SteerPattern};
+use crate::ebpf::Turning;
 use crate::{Error, MacAddress};
 
 /// Says which frames go to the engines instead of the kernel. Lives on a control thread while the
@@ -58,9 +59,11 @@ pub trait Steering: Send {
     /// Undoes [`Steering::add_shared_address`]. Not an error if it was not added.
     fn remove_shared_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
-    /// Lets the NIC accept frames to `mac` besides those to its own address. Whose they are,
-    /// patterns say. Adding twice is the same as once.
-    fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error>;
+    /// Lets the NIC accept frames to `mac` besides those to its own address and, if so, has those
+    /// that the kernel itself sends there come in as well, where queues reach it
+    /// ([`Capabilities::reaches_kernel`](crate::Capabilities)). Whose they are, patterns say. Adding
+    /// twice is the same as once.
+    fn add_mac(&mut self, mac: MacAddress, of_kernel: bool) -> Result<(), Error>;
 
     /// Undoes [`Steering::add_mac`]. Not an error if it was not added.
     fn remove_mac(&mut self, mac: MacAddress) -> Result<(), Error>;
@@ -121,6 +124,8 @@ pub struct KernelSteering {
     own_addresses: BTreeSet<IpAddr>,
     shared_addresses: BTreeSet<IpAddr>,
     macs: BTreeSet<MacAddress>,
+    /// Brings what the kernel sends to these.
+    turning: Option<Turning>,
 }
 
 impl KernelSteering {
@@ -137,7 +142,13 @@ impl KernelSteering {
             own_addresses: BTreeSet::new(),
             shared_addresses: BTreeSet::new(),
             macs: BTreeSet::new(),
+            turning: None,
         })
+    }
+
+    /// Has what the kernel sends to Ethernet addresses of virtual interfaces come in again.
+    pub(crate) fn turn_by(&mut self, turning: Turning) {
+        self.turning = Some(turning);
     }
 
     /// Has frames come by this table's queue, or go by it, before that of the tables so far.
@@ -324,9 +335,12 @@ impl Steering for KernelSteering {
         }
     }
 
-    fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error> {
+    fn add_mac(&mut self, mac: MacAddress, of_kernel: bool) -> Result<(), Error> {
         if !self.macs.contains(&mac) {
             self.memberships.add_mac(mac)?;
+            if let Some(turning) = self.turning.as_mut().filter(|_| of_kernel) {
+                turning.add(mac).inspect_err(|_| self.memberships.remove_mac(mac))?;
+            }
             self.macs.insert(mac);
         }
         Ok(())
@@ -334,6 +348,9 @@ impl Steering for KernelSteering {
 
     fn remove_mac(&mut self, mac: MacAddress) -> Result<(), Error> {
         if self.macs.remove(&mac) {
+            if let Some(turning) = &mut self.turning {
+                turning.remove(mac);
+            }
             self.memberships.remove_mac(mac);
         }
         Ok(())

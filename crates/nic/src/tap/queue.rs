@@ -75,6 +75,7 @@ impl Queue for TapQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            reaches_kernel: false,
             receive_is_call: true,
         }
     }

@@ -113,6 +113,7 @@ impl Queue for UdpQueue {
             transmit_checksum: true,
             receive_checksum: true,
             kernel_shares: true,
+            reaches_kernel: false,
             receive_is_call: true,
         }
     }

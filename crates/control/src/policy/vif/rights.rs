@@ -132,6 +132,12 @@ impl<'a> Rights<'a> {
         Ok(Some(Station { mac, address, owner: String::new() }))
     }
 
+    /// If what the kernel sends to the Ethernet address that is wanted may come to the interface. A
+    /// user could name that of a gateway, and have all that this host sends there.
+    pub(super) fn may_take_from_kernel(&self, open: &OpenVif) -> bool {
+        open.mac == Some(MacChoice::Own) || self.rule().is_none()
+    }
+
     fn check_mac(&self, mac: MacAddress, place: &Place) -> Result<(), Refusal> {
         // IEEE 802, clause 8.4: the second bit on the wire is set in addresses that no vendor gave.
         const LOCALLY_ADMINISTERED: u8 = 2;

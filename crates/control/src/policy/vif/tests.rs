@@ -228,6 +228,7 @@ fn machine_sends_and_receives_with_its_own_addresses() {
     let accounts = accounts(vec![rules]);
     let granted = grant(&accounts, 7, &machine(MacChoice::Own, "10.0.0.50/24")).expect("allowed");
     assert_eq!((granted.mac, granted.has_own_mac), (GENERATED, true));
+    assert!(granted.is_kernels_neighbour, "nobody else has it");
     assert_eq!(granted.address, Some([10, 0, 0, 50].into()));
     assert_eq!(texts(&granted.receive), ["ether dst 02:09:09:09:09:09"]);
     assert_eq!(texts(&granted.copies), ["ether multicast"]);
@@ -254,6 +255,22 @@ fn machine_sends_and_receives_with_its_own_addresses() {
     assert_refused(&accounts, 7, &spoofing, &["may not send", "src host 10.0.0.51"]);
     let own = MacChoice::Fixed(Mac([2, 1, 1, 1, 1, 1]));
     assert_eq!(grant(&accounts, 7, &machine(own, "10.0.0.50/24")).expect("given").mac[1], 1);
+}
+
+#[test]
+fn a_user_who_names_an_address_gets_nothing_of_the_kernels() {
+    let mut rules = rule(7, &[]);
+    rules.own_addresses = vec![Network { address: [10, 0, 0, 48].into(), prefix_bits: 28 }];
+    let accounts = accounts(vec![rules]);
+    let named = MacChoice::Fixed(Mac([2, 1, 1, 1, 1, 1]));
+    for (user, choice, expected) in
+        [(7, MacChoice::Own, true), (7, named, false), (0, MacChoice::Own, true), (0, named, true)]
+    {
+        let granted = grant(&accounts, user, &machine(choice, "10.0.0.50/24")).expect("given");
+        assert_eq!(granted.is_kernels_neighbour, expected, "{user}: {choice:?}");
+    }
+    let plain = grant(&accounts, 0, &receiving(&["udp dst port 9100"])).expect("given");
+    assert!(!plain.is_kernels_neighbour, "the NIC's address");
 }
 
 /// RFC 4861, section 4.4: who answers for an address says so in the message, whatever address it
