@@ -111,35 +111,20 @@ impl Frames {
         } else {
             self.clear_for_wire(&common.switch, vif, staging.digests())
         };
-        let all_clear = clear.count_ones() as usize == staging.count();
-        let reaches_kernel = !all_clear && queue.capabilities().reaches_kernel;
-        let from = VifSender { key: vif, reaches_kernel };
         let (mut taken, mut clear_frames, mut clear_bytes) = (0, 0, 0);
         for (frame, digest) in staging.frames() {
             let is_clear = clear >> taken & 1 == 1;
-            if !is_clear && common.switch.reach(digest) == Reach::Here {
-                if self.judge(common, now, from, frame, digest).to_kernel {
-                    queue.send_to_kernel(frame);
-                }
-                taken += 1;
-                continue;
-            }
-            let mut leaving = Leaving { by_wire: is_clear, to_kernel: false };
-            let transmit = queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
-                None => self.refuse_too_long(vif),
-                Some(buffer) => {
-                    if !is_clear {
-                        leaving = self.judge(common, now, from, frame, digest);
-                    }
-                    if leaving.by_wire {
+            let transmit = if is_clear {
+                queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
+                    None => self.refuse_too_long(vif),
+                    Some(buffer) => {
                         buffer.copy_from_slice(frame);
+                        frame.len()
                     }
-                    if leaving.by_wire { frame.len() } else { 0 }
-                }
-            });
-            if leaving.to_kernel {
-                queue.send_to_kernel(frame);
-            }
+                })
+            } else {
+                self.send_judged(common, now, queue, vif, frame, digest)
+            };
             match transmit {
                 Transmit::Full => break,
                 Transmit::Queued => {
@@ -153,6 +138,41 @@ impl Frames {
         }
         self.count_sent(vif, clear_frames, clear_bytes);
         taken
+    }
+
+    /// Sends a staged frame of which there is something to say: it goes wherever it is for.
+    #[inline(never)]
+    fn send_judged(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        queue: &mut dyn Queue,
+        vif: VifKey,
+        frame: &[u8],
+        digest: &Digest,
+    ) -> Transmit {
+        let from = VifSender { key: vif, reaches_kernel: queue.capabilities().reaches_kernel };
+        let mut leaving = Leaving::default();
+        let transmit = if common.switch.reach(digest) == Reach::Here {
+            leaving = self.judge(common, now, from, frame, digest);
+            Transmit::Nothing
+        } else {
+            queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
+                None => self.refuse_too_long(vif),
+                Some(buffer) => {
+                    leaving = self.judge(common, now, from, frame, digest);
+                    if !leaving.by_wire {
+                        return 0;
+                    }
+                    buffer.copy_from_slice(frame);
+                    frame.len()
+                }
+            })
+        };
+        if leaving.to_kernel {
+            queue.send_to_kernel(frame);
+        }
+        transmit
     }
 
     /// Which frames of a VIF may be sent and can only be for the NIC, one bit each from the lowest:
