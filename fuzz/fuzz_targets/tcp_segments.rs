@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use clearway_base::{MILLISECOND, Time};
-use clearway_tcp::{Arrival, Config, Event, Extent, IcmpError, Key, Memory, Settings, Stack};
+use clearway_base::{MILLISECOND, SlotId, Time};
+use clearway_tcp::{Arrival, Config, Event, Extent, IcmpError, Memory, Settings, Stack};
 use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks, Timestamps};
 use clearway_wire::{Ecn, tcp};
 use libfuzzer_sys::fuzz_target;
@@ -33,12 +33,12 @@ impl Store {
 }
 
 impl Memory for Store {
-    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+    fn keep(&mut self, _: SlotId, _: u64, part: Range<u32>) -> Option<Extent> {
         assert!(!part.is_empty());
         (self.pieces.len() < 4096).then(|| self.fill(part.end - part.start))
     }
 
-    fn discard(&mut self, _: Key, extent: Extent) {
+    fn discard(&mut self, _: SlotId, extent: Extent) {
         self.take(extent);
     }
 }
@@ -49,7 +49,7 @@ struct World {
     now: Time,
     own: SocketAddr,
     peer: SocketAddr,
-    key: Option<Key>,
+    key: Option<SlotId>,
     /// What the last segment said: the numbers that the peer may use.
     next: u32,
     acknowledged: u32,
@@ -269,7 +269,7 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     // Whatever has happened, all memory comes back.
-    let keys: Vec<Key> = world.stack.connections().collect();
+    let keys: Vec<SlotId> = world.stack.connections().collect();
     for key in keys {
         world.stack.abort(world.now, key);
         while let Some(extent) = world.stack.pop_sent(key) {
