@@ -26,7 +26,8 @@ struct __sk_buff {
 	u32 priority, ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end;
 };
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
-static long (*const bpf_clone_redirect)(struct __sk_buff *skb, u32 interface, u64 flags) = (void *)13;
+static long (*const bpf_clone_redirect)(struct __sk_buff *skb, u32 interface,
+                                        u64 flags) = (void *)13;
 static long (*const bpf_redirect)(u32 interface, u64 flags) = (void *)23;
 static long (*const bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*const bpf_skb_load_bytes)(const void *skb, u32 at, void *to, u32 length) = (void *)26;

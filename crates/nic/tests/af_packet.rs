@@ -230,9 +230,9 @@ fn own_addresses_are_ours_to_answer() {
     next_frame("the neighbour solicitation for our address", &mut *queue, |frame| {
         frame[12..14] == [0x86, 0xdd] && frame[54] == 135 && frame[77] == 0x50
     });
-    steering.remove_own_address(own4).expect("it was added");
-    steering.remove_own_address(own6).expect("it was added");
-    steering.remove_own_address(own6).expect("twice is once");
+    steering.remove_address(own4).expect("it was added");
+    steering.remove_address(own6).expect("it was added");
+    steering.remove_address(own6).expect("twice is once");
 }
 
 /// What is said of a datagram of the kernel's comes to it and to us, and nothing else of ICMP.
@@ -264,8 +264,8 @@ fn errors_to_shared_addresses_come_to_the_kernel_too() {
         });
         assert!(veth.far.within(|| ping(here)).unwrap(), "the kernel answers");
         no_frame(&mut *queue, |frame| is_icmp(frame) || is_icmp6(frame));
-        steering.remove_shared_address(here).expect("it was added");
-        steering.remove_shared_address(here).expect("twice is once");
+        steering.remove_address(here).expect("it was added");
+        steering.remove_address(here).expect("twice is once");
         kernel_is_told();
         no_frame(&mut *queue, |frame| is_icmp(frame) || is_icmp6(frame));
     }
@@ -297,7 +297,7 @@ fn a_filter_that_would_be_too_long_lets_everything_through_and_says_so() {
     assert!(queue.info().mode.contains("all frames come up"), "{}", queue.info().mode);
     sender.send_to(b"to any port", (IPV4[0], PORT + 1)).expect("sent");
     next_frame("all arrives", &mut *queue, ends_with(b"to any port"));
-    own().for_each(|address| steering.remove_own_address(address).expect("it was added"));
+    own().for_each(|address| steering.remove_address(address).expect("it was added"));
     assert!(!queue.info().mode.contains("all frames come up"), "{}", queue.info().mode);
     queue.receive(64, &mut |_| ());
     sender.send_to(b"to any port", (IPV4[0], PORT + 1)).expect("sent");

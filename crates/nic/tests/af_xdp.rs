@@ -184,9 +184,9 @@ fn own_addresses_are_ours_to_answer() {
             frame[12..14] == [0x08, 0x00] && frame[23] == 1 && frame[34] == 8
         });
 
-        steering.remove_own_address(own4).expect("it was added");
-        steering.remove_own_address(own6).expect("it was added");
-        steering.remove_own_address(own6).expect("twice is once");
+        steering.remove_address(own4).expect("it was added");
+        steering.remove_address(own6).expect("it was added");
+        steering.remove_address(own6).expect("twice is once");
         ip(&veth.far, &format!("neigh del {own4} dev {INTERFACE}"));
         let before = steered(&steering).passed_other;
         ask(own4);

@@ -177,8 +177,10 @@ impl NicSlot {
         let taken = added.and_then(|()| steering.register_udp_port(Some(address), udp_port));
         if let Err(error) = &taken {
             tracing::error!(nic = self.name, %address, %error, "the new address is not used");
+            self.leave_address(address, udp_port);
+            return false;
         }
-        taken.is_ok()
+        true
     }
 
     fn leave_address(&mut self, address: IpAddr, udp_port: u16) {
@@ -187,6 +189,6 @@ impl NicSlot {
             tracing::warn!(nic = self.name, %address, %error, "cannot give an address back");
         };
         steering.unregister_udp_port(Some(address), udp_port).unwrap_or_else(warn);
-        steering.remove_own_address(address).unwrap_or_else(warn);
+        steering.remove_address(address).unwrap_or_else(warn);
     }
 }

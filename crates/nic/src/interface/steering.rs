@@ -49,15 +49,13 @@ pub trait Steering: Send {
     /// queues, and the engine must answer them. Adding twice is the same as once.
     fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
-    /// Undoes [`Steering::add_own_address`]. Not an error if it was not added.
-    fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
-
     /// Has copies come of the ICMP errors to `address`, which the kernel keeps: they go on to it as
     /// well. Not where there is no queue for copies. Adding twice is the same as once.
     fn add_shared_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
-    /// Undoes [`Steering::add_shared_address`]. Not an error if it was not added.
-    fn remove_shared_address(&mut self, address: IpAddr) -> Result<(), Error>;
+    /// Undoes [`Steering::add_own_address`] or [`Steering::add_shared_address`]. Not an error if it
+    /// was not added.
+    fn remove_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
     /// Lets the NIC accept frames to `mac` besides those to its own address and, if so, has those
     /// that the kernel itself sends there come in as well, where queues reach it
@@ -309,14 +307,6 @@ impl Steering for KernelSteering {
         Ok(())
     }
 
-    fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
-        if !self.own_addresses.remove(&address) {
-            return Ok(());
-        }
-        self.memberships.leave_for(address);
-        self.patterns.remove_all(&SteerPattern::of_own(address))
-    }
-
     fn add_shared_address(&mut self, address: IpAddr) -> Result<(), Error> {
         let Some(copies) = &mut self.copies else { return Ok(()) };
         if !self.shared_addresses.contains(&address) {
@@ -326,7 +316,11 @@ impl Steering for KernelSteering {
         Ok(())
     }
 
-    fn remove_shared_address(&mut self, address: IpAddr) -> Result<(), Error> {
+    fn remove_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        if self.own_addresses.remove(&address) {
+            self.memberships.leave_for(address);
+            return self.patterns.remove_all(&SteerPattern::of_own(address));
+        }
         match &mut self.copies {
             Some(copies) if self.shared_addresses.remove(&address) => {
                 copies.remove_all(&SteerPattern::undelivered(address))
