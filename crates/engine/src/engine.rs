@@ -368,8 +368,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
     }
 
     /// One turn: what the control plane asks, what apps ask, what has come, what was to be done by
-    /// now, and then what there is to send. `shown` is what a clock shows; one that steps back does no
-    /// harm.
+    /// now, and then what there is to send. `shown` is what a clock shows; one that steps back does
+    /// no harm.
     pub fn turn(&mut self, shown: Time) -> Turn {
         let now = self.clock.time(shown);
         let mut work = if self.has_chores() { self.do_chores(now) } else { 0 };

@@ -72,8 +72,8 @@ pub struct Entry {
 }
 
 /// What each service receives and sends. Where the kernel shares the NIC, all but messages is
-/// the kernel's, and what became of these is heard with it; where it routes as well, it is who tells
-/// this host.
+/// the kernel's, and what became of these is heard with it; where it routes as well, it is who
+/// tells this host.
 #[must_use]
 pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
     let own: Vec<IpAddr> = config.addresses.iter().map(|(address, _)| *address).collect();

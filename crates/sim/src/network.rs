@@ -1,6 +1,6 @@
-//! The network: each NIC has a way up to one switch and a way down from it, its port. What happens to frames
-//! on a way (rate, delay, loss, damage) decides `world`'s `Way`; here is who is cut off from
-//! whom.
+//! The network: each NIC has a way up to one switch and a way down from it, its port. What happens
+//! to frames on a way (rate, delay, loss, damage) decides `world`'s `Way`; here is who is cut off
+//! from whom.
 //!
 //! ```text
 //!  NIC ── Way up: rate, delay, faults ──▶ switch ── Way down: rate, queue ──▶ NIC
@@ -235,12 +235,11 @@ impl Network {
 
     /// Changes what happens to the frames that a host sends, given what its link is like.
     pub(crate) fn impair(&mut self, host: u32, change: impl FnOnce(&mut Faults)) {
-        let mut ports = self.ports.iter_mut().filter(|port| port.host == host);
-        let Some(first) = ports.next() else { return };
-        let mut faults = first.link.up();
+        // All links of a host are alike, and the first port's number is the host's.
+        let mut faults = self.ports[host as usize].link.up();
         change(&mut faults);
-        first.up.set_faults(faults);
-        ports.for_each(|port| port.up.set_faults(Faults { rate: port.link.up().rate, ..faults }));
+        let ports = self.ports.iter_mut().filter(|port| port.host == host);
+        ports.for_each(|port| port.up.set_faults(faults));
     }
 
     /// Repairs everything.

@@ -98,9 +98,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
     }
 
-    /// An engine that goes on where another one was saved, when its clock shows `shown`. Nothing of `saved` is trusted:
-    /// what contradicts itself, or what it is restored on, is refused, and the books of what is
-    /// taken agree.
+    /// An engine that goes on where another one was saved, when its clock shows `shown`. Nothing of
+    /// `saved` is trusted: what contradicts itself, or what it is restored on, is refused, and the
+    /// books of what is taken agree.
     ///
     /// # Errors
     /// Why there is no engine. The remains are gone with it, as in a crash.

@@ -43,11 +43,18 @@ pub(super) struct Router {
     pub(super) said_too_large: u64,
 }
 
-/// Why a packet goes no further.
+/// Why a packet goes no further, if its sender is told.
 #[derive(Clone, Copy)]
 enum Error {
     NoRoute,
     TooLarge(u16),
+}
+
+/// What becomes of a packet.
+enum Judgement {
+    PassedOn,
+    Dropped,
+    Refused(Error),
 }
 
 /// What it does with a frame.
@@ -85,27 +92,33 @@ impl Router {
         let ether_type = u16::from_be_bytes(frame.get(type_at..type_at + 2)?.try_into().ok()?);
         let packet = &frame[type_at + 2..];
         let is_for_it = frame[..6] == here.router_mac();
+        let sender = frame[6..12].try_into().ok()?;
         match ether_type {
             ether_type::ARP => answer_arp(here, packet).map(Routed::Answer),
             ether_type::IPV6 if is_solicitation(packet) => {
                 answer_solicitation(here, packet).map(Routed::Answer)
             }
-            ether_type::IPV4 if is_for_it => self.forward_v4(here, packet, &frame[6..12]),
-            ether_type::IPV6 if is_for_it => self.forward_v6(here, packet, &frame[6..12]),
+            ether_type::IPV4 if is_for_it => self.forward_v4(here, packet, sender),
+            ether_type::IPV6 if is_for_it => self.forward_v6(here, packet, sender),
             _ => None,
         }
     }
 
-    fn forward_v4(&mut self, here: Subnet, packet: &[u8], sender: &[u8]) -> Option<Routed> {
+    fn forward_v4(&mut self, here: Subnet, packet: &[u8], sender: MacAddress) -> Option<Routed> {
         let view = ipv4::View::new(packet).ok()?;
         let header_length = view.header_length();
         let packet = packet.get(..view.total_length())?;
         if !view.checksum_is_right() || view.hop_limit() < 2 || header_length > packet.len() {
             return None;
         }
-        if let Some(error) = self.error(packet.len()) {
-            let answer = error_v4(here, view.source(), error?, packet);
-            return Some(Routed::Answer(in_frame(here, mac(sender)?, ether_type::IPV4, &answer)));
+        match self.judge(packet.len()) {
+            Judgement::PassedOn => {}
+            Judgement::Dropped => return None,
+            Judgement::Refused(error) => {
+                let answer = error_v4(here, view.source(), error, packet);
+                let frame = in_frame(here, sender, ether_type::IPV4, &answer);
+                return Some(Routed::Answer(frame));
+            }
         }
         let mut packet = packet.to_vec();
         packet[TIME_TO_LIVE_AT] -= 1;
@@ -115,30 +128,39 @@ impl Router {
         self.pass_on(view.destination().into(), &packet)
     }
 
-    fn forward_v6(&mut self, here: Subnet, packet: &[u8], sender: &[u8]) -> Option<Routed> {
+    fn forward_v6(&mut self, here: Subnet, packet: &[u8], sender: MacAddress) -> Option<Routed> {
         let view = ipv6::View::new(packet).ok()?;
         if view.version() != 6 || view.hop_limit() < 2 {
             return None;
         }
-        if let Some(error) = self.error(packet.len()) {
-            let answer = error_v6(here, view.source(), error?, packet);
-            return Some(Routed::Answer(in_frame(here, mac(sender)?, ether_type::IPV6, &answer)));
+        match self.judge(packet.len()) {
+            Judgement::PassedOn => {}
+            Judgement::Dropped => return None,
+            Judgement::Refused(error) => {
+                let answer = error_v6(here, view.source(), error, packet);
+                let frame = in_frame(here, sender, ether_type::IPV6, &answer);
+                return Some(Routed::Answer(frame));
+            }
         }
         let mut packet = packet.to_vec();
         packet[HOP_LIMIT_AT] -= 1;
         self.pass_on(view.destination().into(), &packet)
     }
 
-    /// Why a packet of this length goes no further, if so; and what is said of it, if anything.
-    fn error(&mut self, length: usize) -> Option<Option<Error>> {
+    fn judge(&mut self, length: usize) -> Judgement {
         let RouterNature { mtu, says_too_large } = self.nature;
-        let is_too_large = length > usize::from(mtu);
         if self.is_lost {
             self.without_route += 1;
-            return Some(Some(Error::NoRoute));
+            return Judgement::Refused(Error::NoRoute);
         }
-        self.said_too_large += u64::from(is_too_large && says_too_large);
-        is_too_large.then(|| says_too_large.then_some(Error::TooLarge(mtu)))
+        match (length > usize::from(mtu), says_too_large) {
+            (false, _) => Judgement::PassedOn,
+            (true, false) => Judgement::Dropped,
+            (true, true) => {
+                self.said_too_large += 1;
+                Judgement::Refused(Error::TooLarge(mtu))
+            }
+        }
     }
 
     fn pass_on(&self, destination: IpAddr, packet: &[u8]) -> Option<Routed> {
@@ -207,10 +229,6 @@ fn answer_solicitation(here: Subnet, packet: &[u8]) -> Option<Vec<u8>> {
         target_mac: Some(here.router_mac()),
     });
     Some(in_frame(here, mac, ether_type::IPV6, &in_packet(&answer, asked.target, asker)))
-}
-
-fn mac(bytes: &[u8]) -> Option<MacAddress> {
-    bytes.try_into().ok()
 }
 
 /// RFC 792: the packet to a host that tells it what became of one of its own.
