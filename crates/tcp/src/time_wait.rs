@@ -51,8 +51,8 @@ impl TimeWait {
         }
     }
 
-    /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT. Only who `listens`, and has room,
-    /// may take its ports again for a peer (section 3.6.1).
+    /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT. Only who `listens`, and has
+    /// room, may take its ports again for a peer (section 3.6.1).
     pub(crate) fn judge(&mut self, now: Time, arrival: &Arrival, listens: bool) -> Verdict {
         let repr = &arrival.repr;
         let start = seq::position(self.remains.rcv_next, repr.sequence);

@@ -21,6 +21,7 @@ mod congestion;
 mod counted;
 mod flows;
 mod hostile;
+mod in_flow;
 mod packets;
 mod paths;
 mod shared;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, Random, SECOND, SlotId, Time};
-use clearway_world::{Faults, Steps};
+use clearway_world::{FaultCounts, Faults, Steps};
 
 use super::saved::restore;
 use super::world::{Host, World, rate};
@@ -345,7 +345,7 @@ impl Chaos {
             let (now, Host { stack, store, .. }) = (self.world.now, &mut self.world.hosts[side]);
             stack.unlisten(now, self.listeners[side], store);
         }
-        self.world.run_until(|world| world.hosts.iter().all(|host| host.stack.is_empty()));
+        self.world.run(1000 * SECOND, |world| world.hosts.iter().all(|host| host.stack.is_empty()));
         while self.world.step() {}
         for host in &self.world.hosts {
             assert!(host.store.is_empty(), "seed {seed}");
@@ -369,20 +369,22 @@ impl Chaos {
     }
 }
 
-fn chaos(seed: u64) -> (usize, HashSet<String>, u64) {
+fn chaos(seed: u64) -> (usize, HashSet<String>, u64, FaultCounts) {
     let mut chaos = Chaos::new(seed);
     chaos.run(seed);
     chaos.finish(seed);
     let outcomes = chaos.outcomes.values().flatten();
     let ends = outcomes.map(|outcome| format!("{:?}", outcome.end)).collect();
-    (chaos.whole(seed), ends, chaos.given_up)
+    (chaos.whole(seed), ends, chaos.given_up, chaos.world.counts())
 }
 
 #[test]
 fn whatever_happens_streams_are_whole_and_nothing_is_left() {
     let (mut whole, mut ends, mut given_up) = (0, HashSet::new(), 0);
+    let mut counts = FaultCounts::default();
     for seed in 0..200 {
-        let (count, kinds, pieces) = chaos(seed);
+        let (count, kinds, pieces, faults) = chaos(seed);
+        counts += faults;
         whole += count;
         ends.extend(kinds);
         given_up += pieces;
@@ -390,4 +392,7 @@ fn whatever_happens_streams_are_whole_and_nothing_is_left() {
     assert!(whole > 200 * CONNECTIONS / 3, "{whole}");
     assert!(ends.len() >= 3, "{ends:?}");
     assert!(given_up > 200, "{given_up}");
+    let FaultCounts { lost, duplicated, delayed, corrupted, marked, .. } = counts;
+    let met = [lost, duplicated, delayed, corrupted, marked];
+    assert!(met.iter().all(|count| *count > 50), "{counts:?}");
 }

@@ -1,7 +1,7 @@
 //! What the path takes: RFC 1191, 8201 and 5927 (routers say it), RFC 4821 and 8899 (nobody does).
 
-use clearway_base::{MILLISECOND, Random};
-use clearway_world::{Faults, Steps};
+use clearway_base::{MILLISECOND, Random, SECOND};
+use clearway_world::Faults;
 
 use super::script::begin::*;
 use super::script::cases;
@@ -125,7 +125,7 @@ fn a_path_that_says_nothing_is_measured() {
             let (client, server, _) = world.open(settings, settings);
             let mut flows = [Flow::new(client, 3_000_000, 1), Flow::new(server, 0, 2)];
             let mut random = Random::new(1);
-            world.run_until(|world| {
+            world.run(120 * SECOND, |world| {
                 for (host, flow) in world.hosts.iter_mut().zip(&mut flows) {
                     flow.serve(host, &mut random, false);
                 }

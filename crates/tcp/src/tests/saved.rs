@@ -52,7 +52,7 @@ fn streams_survive_a_hundred_restores() {
         let key = client.stack.connect(world.now, from, to, 1500, settings).expect("room");
         let mut flows = [Some(Flow::new(key, 200_000, 1)), None];
         let mut restores = 0;
-        world.run_until(|world| {
+        world.run(4000 * SECOND, |world| {
             let side = random.below(2) as usize;
             if random.chance(1, 20) {
                 restore(&mut world.hosts[side], world.now);
@@ -105,7 +105,7 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
     syns.iter().for_each(|syn| host.receive(world.now, syn));
     restore(host, world.now);
     assert_eq!(host.stack.waiting().0, 2);
-    world.run_until(|world| world.hosts[1].stack.connections().count() == 3);
+    world.run(10 * SECOND, |world| world.hosts[1].stack.connections().count() == 3);
     restore(&mut world.hosts[1], world.now);
     let stack = &mut world.hosts[1].stack;
     assert_eq!(stack.poll_event(), Some(Event::Acceptable(listener)));
@@ -114,13 +114,13 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
     // The end: the second FIN is answered by what is left after it was restored.
     world.hosts[0].stack.shutdown(key);
     world.hosts[1].stack.shutdown(server);
-    world.run_until(|world| {
+    world.run(10 * SECOND, |world| {
         world.hosts.iter().map(|host| host.stack.waiting().1).sum::<usize>() > 0
     });
     for host in &mut world.hosts {
         restore(host, world.now);
     }
-    world.run_until(|world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
+    world.run(400 * SECOND, |world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
 }
 
 /// Who has begun to connect to a listener that is closed is forgotten with it, and reset when it
@@ -138,7 +138,9 @@ fn a_listener_that_is_closed_leaves_nothing_half_open() {
     assert_eq!(host.stack.waiting().0, 0);
     restore(host, now);
     let key = key.expect("room");
-    world.run_until(|world| world.hosts[0].stack.info(key).is_some_and(|info| info.end.is_some()));
+    world.run(100 * SECOND, |world| {
+        world.hosts[0].stack.info(key).is_some_and(|info| info.end.is_some())
+    });
 }
 
 /// A connection that is over and has given back a part of what it did not send is restored. Found

@@ -104,7 +104,7 @@ fn transfer(plan: &Plan) -> World {
     let (client, server, _) = world.open(plan.settings[0], plan.settings[1]);
     let mut flows = [Flow::new(client, plan.length, 1), Flow::new(server, plan.length / 2, 2)];
     let mut random = Random::new(plan.seed);
-    world.run_until(|world| {
+    world.run(4000 * SECOND, |world| {
         serve(world, &mut flows, &mut random, plan.slow);
         flows.iter().all(|flow| flow.is_finished)
             && (0..2).all(|side| flows[side].received.len() == flows[1 - side].content.len())
@@ -113,7 +113,7 @@ fn transfer(plan: &Plan) -> World {
         assert!(flows[side].received == flows[1 - side].content, "seed {}", plan.seed);
     }
     // All goes back: connections end, TIME-WAIT too, and no memory is in use.
-    world.run_until(|world| {
+    world.run(4000 * SECOND, |world| {
         serve(world, &mut flows, &mut random, false);
         (0..2).all(|side| {
             let state = world.hosts[side].stack.info(flows[side].key).expect("ours").state;
@@ -130,7 +130,7 @@ fn transfer(plan: &Plan) -> World {
         host.stack.forget(world.now, flow.key, &mut host.store);
         assert!(host.store.is_empty(), "seed {}", plan.seed);
     }
-    world.run_until(|world| {
+    world.run(400 * SECOND, |world| {
         world
             .hosts
             .iter()
@@ -156,6 +156,7 @@ fn in_large_pieces_for_a_nic_that_cuts_them() {
 
 #[test]
 fn over_links_with_faults() {
+    let mut counts = FaultCounts::default();
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let latency_ns = 50_000 + random.below(20 * MILLISECOND);
@@ -186,7 +187,7 @@ fn over_links_with_faults() {
             move |_| settings()
         });
         let mut random = Random::new(seed + 1000);
-        transfer(&Plan {
+        let world = transfer(&Plan {
             seed,
             faults,
             settings,
@@ -196,7 +197,11 @@ fn over_links_with_faults() {
             most: if random.chance(1, 3) { 20_000 } else { 1 },
             refuse_each: random.chance(1, 4).then_some(7),
         });
+        counts += world.counts();
     }
+    // What nobody met, nobody has withstood.
+    let FaultCounts { lost, duplicated, delayed, marked, .. } = counts;
+    assert!([lost, duplicated, delayed, marked].iter().all(|count| *count > 50), "{counts:?}");
 }
 
 /// A path of 40 ms there and back that carries 12.5 MB/s has half a megabyte under way. The buffer
@@ -208,19 +213,19 @@ fn the_receive_buffer_grows_with_the_path() {
         let settings = Settings { receive_buffer_bytes_max, ..Settings::default() };
         let mut world = World::new(1, Config::default(), faults, false);
         let (client, server, _) = world.open(settings, settings);
-        let mut flows = [Flow::new(client, 8_000_000, 1), Flow::new(server, 0, 2)];
+        let mut flows = [Flow::new(client, 16_000_000, 1), Flow::new(server, 0, 2)];
         let mut random = Random::new(1);
         let start = world.now;
-        world.run_until(|world| {
+        world.run(400 * SECOND, |world| {
             serve(world, &mut flows, &mut random, false);
-            flows[1].received.len() == 8_000_000
+            flows[1].received.len() == 16_000_000
         });
         let buffer_bytes = world.hosts[1].stack.info(server).expect("ours").receive_buffer_bytes;
         assert_eq!(receive_buffer_bytes_max > 0, buffer_bytes > 1_000_000, "{buffer_bytes}");
         assert!(buffer_bytes < 4_000_000, "{buffer_bytes}");
         world.now.since(start)
     });
-    assert!(took_ns[1] < took_ns[0] * 3 / 5, "{took_ns:?}");
+    assert!(took_ns[1] < took_ns[0] / 2, "{took_ns:?}");
 }
 
 /// An app that takes nothing has no more than at first, however much the peer would send.
@@ -253,7 +258,7 @@ fn what_came_before_a_connection_was_accepted_is_announced_then() {
     let extent = client.store.fill(b"early");
     client.stack.send(key, extent).expect("room");
     let mut events = Vec::new();
-    world.run_until(|world| {
+    world.run(SECOND, |world| {
         let stack = &mut world.hosts[1].stack;
         events.extend(std::iter::from_fn(|| stack.poll_event()));
         stack.connections().any(|key| stack.info(key).is_some_and(|info| info.unread_bytes == 5))

@@ -260,6 +260,22 @@ impl World {
         }
     }
 
+    /// The same as [`Steps::run_until`], for at most `ns` of its time.
+    #[track_caller]
+    pub(super) fn run(&mut self, ns: u64, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = self.now + ns;
+        self.run_until(|world| {
+            let is_done = done(world);
+            assert!(
+                is_done || world.now < end,
+                "not done at {:?}: {}",
+                world.now,
+                world.describe()
+            );
+            is_done
+        });
+    }
+
     /// A connection from the first host to the second, and the listener.
     #[track_caller]
     pub(super) fn open(
@@ -273,7 +289,7 @@ impl World {
         let from = SocketAddr::new(from.ip(), 0);
         let key = client.stack.connect(self.now, from, to, 1500, settings).expect("room");
         let mut accepted = None;
-        self.run_until(|world| {
+        self.run(100 * SECOND, |world| {
             accepted = accepted.or_else(|| world.hosts[1].stack.accept(listener));
             accepted.is_some()
         });

@@ -6,35 +6,35 @@ use clearway_base::Time;
 use clearway_wire::Ecn;
 use clearway_world::Steps;
 
-use crate::tests::{FIRST_STREAM, Faults, Network, WINDOW, content, forged};
+use super::{FIRST_STREAM, Faults, Network, WINDOW, content, forged};
 use crate::{Config, FlowKey, NoStream, Owner, Reason, StreamKey};
 
 /// Streams that a test opens in a connection have owners from here on.
 const OPENED: u32 = 2 * FIRST_STREAM;
 
-pub(in crate::tests) struct Streams {
-    pub(in crate::tests) network: Network,
+pub(super) struct Streams {
+    pub(super) network: Network,
     /// The flow, where it is a connection of its own, or begun by the host.
     flows: [Option<FlowKey>; 2],
     /// The owner of the first stream that a host opens: the next ones follow.
     first_owner: u32,
     /// How many were opened by each host.
-    pub(in crate::tests) opened: [u32; 2],
-    pub(in crate::tests) names: [HashMap<Owner, StreamKey>; 2],
+    pub(super) opened: [u32; 2],
+    pub(super) names: [HashMap<Owner, StreamKey>; 2],
     /// Messages by stream that host 0, or 1, has got.
-    pub(in crate::tests) got: [HashMap<u32, Vec<Vec<u8>>>; 2],
+    pub(super) got: [HashMap<u32, Vec<Vec<u8>>>; 2],
     /// Streams of the messages that have come, in the order in which they did.
-    pub(in crate::tests) order: Vec<u32>,
+    pub(super) order: Vec<u32>,
 }
 
 impl Streams {
     /// In a flow that is a connection, too.
-    pub(in crate::tests) fn new(seed: u64, faults: Faults) -> Self {
+    pub(super) fn new(seed: u64, faults: Faults) -> Self {
         Self::on(seed, faults, OPENED, |network| network.connected().map(Some))
     }
 
     /// In a flow that host 0 has begun, and that is nobody's.
-    pub(in crate::tests) fn shared(seed: u64, faults: Faults) -> Self {
+    pub(super) fn shared(seed: u64, faults: Faults) -> Self {
         Self::on(seed, faults, 1, |network| [Some(network.begin_shared()), None])
     }
 
@@ -52,17 +52,17 @@ impl Streams {
     }
 
     /// The flow, as a host calls it.
-    pub(in crate::tests) fn flow(&self, host: usize) -> FlowKey {
+    pub(super) fn flow(&self, host: usize) -> FlowKey {
         let accepted = || self.network.hosts[host].app.streams.first().expect("accepted").1.flow;
         self.flows[host].unwrap_or_else(accepted)
     }
 
     /// A stream, as a host calls it.
-    pub(in crate::tests) fn at(&self, host: usize, stream: StreamKey) -> StreamKey {
+    pub(super) fn at(&self, host: usize, stream: StreamKey) -> StreamKey {
         StreamKey { flow: self.flow(host), ..stream }
     }
 
-    pub(in crate::tests) fn try_open(&mut self, host: usize) -> Result<StreamKey, NoStream> {
+    pub(super) fn try_open(&mut self, host: usize) -> Result<StreamKey, NoStream> {
         let owner = Owner { channel: 1, connection: self.first_owner + self.opened[host] };
         let flow = self.flow(host);
         let (now, endpoint) = (self.network.now, &mut self.network.hosts[host].endpoint);
@@ -72,33 +72,27 @@ impl Streams {
         Ok(key)
     }
 
-    pub(in crate::tests) fn open(&mut self, host: usize) -> StreamKey {
+    pub(super) fn open(&mut self, host: usize) -> StreamKey {
         let stream = self.try_open(host);
         stream.unwrap_or_else(|none| panic!("{none:?}: {}", self.network.describe()))
     }
 
-    pub(in crate::tests) fn send(
-        &mut self,
-        host: usize,
-        to: impl Into<StreamKey>,
-        offset: u32,
-        length: u32,
-    ) {
+    pub(super) fn send(&mut self, host: usize, to: impl Into<StreamKey>, offset: u32, length: u32) {
         self.network.hosts[host].endpoint.send(self.network.now, to, offset, length);
     }
 
-    pub(in crate::tests) fn close(&mut self, host: usize, of: impl Into<StreamKey>) {
+    pub(super) fn close(&mut self, host: usize, of: impl Into<StreamKey>) {
         let (now, host) = (self.network.now, &mut self.network.hosts[host]);
         host.endpoint.close(now, of, &mut host.app);
     }
 
-    pub(in crate::tests) fn abort(&mut self, host: usize, of: impl Into<StreamKey>) {
+    pub(super) fn abort(&mut self, host: usize, of: impl Into<StreamKey>) {
         let host = &mut self.network.hosts[host];
         host.endpoint.abort(of, Reason::Reset, &mut host.app);
     }
 
     /// Takes what has come to a host, but for messages of this stream.
-    pub(in crate::tests) fn read(&mut self, host: usize, but: u32) {
+    pub(super) fn read(&mut self, host: usize, but: u32) {
         let now = self.network.now;
         let own = self.flows[host].map(StreamKey::from);
         let at = &mut self.network.hosts[host];
@@ -118,17 +112,17 @@ impl Streams {
         at.app.delivered = kept;
     }
 
-    pub(in crate::tests) fn count(&self, host: usize, stream: StreamKey) -> usize {
+    pub(super) fn count(&self, host: usize, stream: StreamKey) -> usize {
         self.got[host].get(&stream.stream).map_or(0, Vec::len)
     }
 
-    pub(in crate::tests) fn ends(&self, host: usize) -> Vec<Reason> {
+    pub(super) fn ends(&self, host: usize) -> Vec<Reason> {
         self.network.hosts[host].app.ended.iter().map(|(_, reason)| *reason).collect()
     }
 
     /// A data packet that nobody has sent comes to a host, with these frames. True if it was
     /// taken.
-    pub(in crate::tests) fn inject(
+    pub(super) fn inject(
         &mut self,
         to: usize,
         number: u64,

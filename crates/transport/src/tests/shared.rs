@@ -6,7 +6,7 @@ use clearway_base::{Random, SECOND, Time};
 use clearway_wire::clearway::{emit_message, emit_open, emit_ping, emit_stream};
 use clearway_world::Steps;
 
-use super::streams::world::Streams;
+use super::in_flow::Streams;
 use super::{Faults, Network, PORT, WINDOW, bad, content};
 use crate::flow::STREAMS_MAX;
 use crate::{Config, Endpoint, NoStream, Owner, Priority, Reason, StreamKey};

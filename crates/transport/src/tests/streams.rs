@@ -9,9 +9,8 @@ use clearway_wire::clearway::{
 };
 use clearway_world::Steps;
 
+use super::in_flow::Streams;
 use super::{Faults, WINDOW, bad, content};
-
-pub(super) mod world;
 
 use crate::flow::{PROBED, STREAMS_MAX};
 use crate::state::{PartialState, SideState};
@@ -19,7 +18,6 @@ use crate::{
     Buffer, Config, Endpoint, EndpointState, NoStream, Order, Phase, Priority, Reason, StreamKey,
     StreamStage,
 };
-use world::Streams;
 
 /// Messages of many streams and of the flow's own connection, over bad links and through endpoints
 /// that are saved and restored: each once, whole, and in the order of its stream.
