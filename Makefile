@@ -28,6 +28,7 @@ own-stack:
 build:
 	@tools/setup.sh build
 	$(CARGO) build --release --workspace
+	@tools/bench-app.sh $(TARGET)/release
 
 test:
 	@tools/setup.sh test

@@ -1,6 +1,7 @@
 //! The command line of `clearway bench`, and the checked plan that comes out of it.
 
 use crate::apps::Exchange;
+use crate::c_app::{self, Language};
 use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -15,6 +16,7 @@ use clap::ValueEnum;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run.
 #[derive(clap::Args, Clone, Debug)]
@@ -46,6 +48,14 @@ pub struct Command {
     /// [default: adaptive when unpinned or hosts, else spin]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
+    /// What Clearway's apps are: a C program with the C library, or this program, with the Rust
+    /// library. [default: c where each app is a process with a daemon and no --tcp, if the program
+    /// is there; else rust]
+    #[arg(long, value_enum)]
+    pub app: Option<Language>,
+    /// The C program. [default: clearway-bench-app beside this program]
+    #[arg(long, hide = true)]
+    pub c_app: Option<PathBuf>,
     /// Clearway's apps speak TCP with each other, everything that is pending in one call.
     #[arg(long)]
     pub tcp: bool,
@@ -203,6 +213,8 @@ pub struct Plan {
     pub(crate) server_idle: Idle,
     /// How Clearway's apps exchange messages.
     pub(crate) exchange: Exchange,
+    /// The program that Clearway's apps are, if not this one.
+    pub(crate) c_app: Option<PathBuf>,
     /// Which of them is the kernel's.
     pub kernel_end: Option<KernelEnd>,
     /// Largest IP packet on the Clearway wire.
@@ -265,7 +277,8 @@ impl Command {
             Layout::Paired | Layout::Embedded => Idle::Spin,
             Layout::Unpinned | Layout::Hosts => Idle::Adaptive,
         });
-        let (mut contenders, notes) = Contender::of_kernel(&self.compare, &load);
+        let (mut contenders, mut notes) = Contender::of_kernel(&self.compare, &load);
+        let c_app = self.c_app(&mut notes)?;
         if !self.kernel_only {
             let tcp = self.tcp;
             contenders.insert(0, if tcp { Contender::ClearwayTcp } else { Contender::Clearway });
@@ -280,12 +293,38 @@ impl Command {
             idle,
             server_idle: idle,
             exchange,
+            c_app,
             kernel_end: self.kernel_end,
             mtu,
             contenders,
             runs,
             notes,
         })
+    }
+
+    /// The C program that Clearway's apps are to be, if they are.
+    fn c_app(&self, notes: &mut Vec<String>) -> Result<Option<PathBuf>, Error> {
+        if self.app == Some(Language::Rust) || self.kernel_only || !self.may_be_c() {
+            return Ok(None);
+        }
+        let program = self.c_app.clone().or_else(c_app::find);
+        match (program, self.app) {
+            (None, Some(_)) => Err(c_app::not_built()),
+            (None, None) => {
+                notes.push(
+                    "Clearway's apps use the Rust library; `make build` makes the C program that \
+                     they are else"
+                        .into(),
+                );
+                Ok(None)
+            }
+            (program, _) => Ok(program),
+        }
+    }
+
+    /// Whether apps are processes of their own that exchange messages through a daemon.
+    fn may_be_c(&self) -> bool {
+        matches!(self.layout, Layout::Unpinned | Layout::Hosts) && !self.tcp
     }
 
     /// A workload as the command has it.
@@ -310,6 +349,12 @@ impl Command {
             return refuse(
                 "--layout embedded has an engine in each app, and only memif between them; use \
                  --wire memif",
+            );
+        }
+        if self.app == Some(Language::C) && !self.may_be_c() {
+            return refuse(
+                "--app c is for apps that exchange messages, each in a process with a daemon; use \
+                 --layout unpinned or hosts, and not --tcp",
             );
         }
         if self.tcp && self.wire == Wire::Udp {

@@ -13,6 +13,7 @@
 
 use crate::apps::{AppHost, AppPlace};
 use crate::arguments::{Layout, Plan, Wire};
+use crate::c_app::End;
 use crate::cpu::Pins;
 use crate::directory::Directory;
 use crate::embedded::EmbeddedHost;
@@ -24,6 +25,7 @@ use crate::kernel::{Outcome, START_PATIENCE, watch};
 use crate::process::{RoleProcess, own_program};
 use crate::role::{BenchHost, Part, Role};
 use crate::veth::VethPair;
+use std::net::SocketAddr;
 
 /// The hosts of a run, and the processes that they live in.
 struct Hosts {
@@ -140,10 +142,27 @@ fn run_apps(
     }
     let server = start_server(plan, server, to, pins, interrupt)?;
     others.push(server.id());
-    let part = Part::ClearwayClient { client, load, to };
-    let role = Role::new(part).on_core(pins.client);
+    let role = Role::new(client_part(plan, client, to)).on_core(pins.client);
     let client = RoleProcess::start("the client of Clearway", &role)?;
     watch(client, &others, load, interrupt)
+}
+
+fn client_part(plan: &Plan, client: AppPlace, to: SocketAddr) -> Part {
+    match (&plan.c_app, &client.host) {
+        (Some(program), AppHost::Daemon(socket)) => {
+            End::Client.part(program, socket, client.idle, &plan.load, to)
+        }
+        _ => Part::ClearwayClient { client, load: plan.load, to },
+    }
+}
+
+fn server_part(plan: &Plan, server: AppPlace, at: SocketAddr) -> Part {
+    match (&plan.c_app, &server.host) {
+        (Some(program), AppHost::Daemon(socket)) => {
+            End::Server.part(program, socket, server.idle, &plan.load, at)
+        }
+        _ => Part::ClearwayServer { server, load: plan.load, at },
+    }
 }
 
 pub(crate) fn place(plan: &Plan, host: &HostFiles) -> AppPlace {
@@ -157,12 +176,11 @@ pub(crate) fn place(plan: &Plan, host: &HostFiles) -> AppPlace {
 pub(crate) fn start_server(
     plan: &Plan,
     server: AppPlace,
-    at: std::net::SocketAddr,
+    at: SocketAddr,
     pins: Pins,
     interrupt: &Interrupt,
 ) -> Result<RoleProcess, Error> {
-    let part = Part::ClearwayServer { server, load: plan.load, at };
-    let role = Role::new(part).on_core(pins.server);
+    let role = Role::new(server_part(plan, server, at)).on_core(pins.server);
     let mut server = RoleProcess::start("the server of Clearway", &role)?;
     server.ready(START_PATIENCE, interrupt)?;
     Ok(server)

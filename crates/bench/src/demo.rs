@@ -91,6 +91,8 @@ impl DemoCommand {
             window: Some(window),
             layout: Layout::Unpinned,
             idle: None,
+            app: None,
+            c_app: None,
             tcp: false,
             kernel_end: None,
             compare: vec![Compare::Tcp],
@@ -118,12 +120,13 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
     let Some(first) = parts.first() else { return String::new() };
     let mut text = format!(
         "{}\nround trip: one message in flight; messages/s: {} in flight; medians of {RUNS} \
-         runs\n{} CPU cores; Clearway over {:?}: two daemons and two apps as they ship, idle \
-         {:?}; nothing pinned; TCP over {}\n",
+         runs\n{} CPU cores; Clearway over {:?}: two daemons and two apps (in {:?}) as they \
+         ship, idle {:?}; nothing pinned; TCP over {}\n",
         demo_table(parts),
         parts.iter().map(|part| part.rate.window.to_string()).collect::<Vec<_>>().join(" and "),
         std::thread::available_parallelism().map_or(1, usize::from),
         first.rtt.wire,
+        first.rtt.app,
         first.rtt.idle,
         first.rtt.tcp_wire,
     );

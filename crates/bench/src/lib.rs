@@ -22,6 +22,7 @@
 
 mod apps;
 mod arguments;
+mod c_app;
 mod classify;
 mod clearway;
 mod connect;
@@ -58,6 +59,7 @@ mod veth;
 mod vif;
 
 pub use arguments::{Command, Compare, Idle, KernelEnd, Layout, Plan, Wire};
+pub use c_app::Language;
 pub use classify::{BenchCommand, ClassifyCommand};
 pub use connect::ConnectCommand;
 pub use contender::Contender;

@@ -25,6 +25,8 @@ pub struct Report {
     pub tcp_wire: &'static str,
     /// Where Clearway's processes ran.
     pub layout: crate::Layout,
+    /// What Clearway's apps were.
+    pub app: crate::Language,
     /// What Clearway's processes did when idle.
     pub idle: crate::Idle,
     /// Largest IP packet on the Clearway wire.
@@ -139,6 +141,7 @@ impl Report {
             kernel_end: plan.kernel_end,
             tcp_wire,
             layout: plan.layout,
+            app: if plan.c_app.is_some() { crate::Language::C } else { crate::Language::Rust },
             idle: plan.idle,
             mtu: plan.mtu,
             tcp_mtu,

@@ -38,8 +38,8 @@ fn title(report: &Report) -> String {
         None => "",
     };
     format!(
-        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}){}, layout {:?}, idle \
-         {:?}; TCP and UDP over {} (MTU {})",
+        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}){}, apps in {:?}, layout \
+         {:?}, idle {:?}; TCP and UDP over {} (MTU {})",
         report.workload,
         report.size,
         report.window,
@@ -47,6 +47,7 @@ fn title(report: &Report) -> String {
         report.wire,
         report.mtu,
         kernel_end,
+        report.app,
         report.layout,
         report.idle,
         report.tcp_wire,

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use clearway_client::{Calls, Code};
 use program::{Program, succeed};
+use serde_json::Value;
 use support::{Daemon, Network, PATIENCE};
 
 /// What `crates/capi/build.rs` calls the shared library.
@@ -52,6 +53,44 @@ impl Drop for Running {
 
 fn run(command: &mut Command) {
     succeed(&command.output().expect("it starts"));
+}
+
+/// The C program of the benchmarks measures what this program's own apps do.
+#[test]
+fn benchmarks_have_apps_in_c() {
+    let Some(program) = build("bench-app", "bench/app.c") else { return };
+    let path = program.0.to_str().expect("a path in UTF-8");
+    for words in ["rtt", "rate --layout hosts --size 3", "stream --size 32768", "rtt --wire local"]
+    {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_clearway"));
+        bench.arg("bench").args(words.split(' ')).args(["--app", "c", "--c-app", path]);
+        let output = bench.args(["--compare", "unix", "--runs", "1", "--json"]).output();
+        let output = output.expect("it starts");
+        succeed(&output);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report in JSON");
+        assert_eq!(report["app"], "c");
+        let ours = &report["contenders"]["clearway"];
+        for figure in ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s"] {
+            assert!(ours[figure].as_f64() > Some(0.0), "{words}: no {figure} in {report}");
+        }
+        let (p50, p999) = (ours["p50_ns"].as_u64(), ours["p999_ns"].as_u64());
+        assert!(p50 <= ours["p99_ns"].as_u64() && ours["p99_ns"].as_u64() <= p999, "{report}");
+    }
+}
+
+/// Who asks for apps in C where there are none is told what to do.
+#[test]
+fn apps_in_c_are_refused_where_there_are_none() {
+    let says = |arguments: &[&str], words: &str| {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_clearway"));
+        let output = bench.args(["bench", "rtt", "--app", "c"]).args(arguments).output();
+        let output = output.expect("it starts");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains(words), "no {words:?} in {message}");
+    };
+    says(&["--layout", "paired"], "use --layout unpinned or hosts");
+    says(&["--tcp"], "and not --tcp");
+    says(&["--c-app", "/nowhere/app"], "/nowhere/app");
 }
 
 /// By an app of another host, and by one of the same engine.

@@ -175,6 +175,7 @@ impl Case {
             idle,
             server_idle: if self.server_sleeps { Idle::Block } else { idle },
             exchange,
+            c_app: None,
             kernel_end: None,
             mtu: MTU,
             contenders: Vec::new(),

@@ -23,6 +23,8 @@ fn report() -> Report {
         window: None,
         layout: crate::Layout::Paired,
         idle: None,
+        app: None,
+        c_app: None,
         tcp: false,
         kernel_end: None,
         compare: vec![crate::Compare::Tcp],
