@@ -284,12 +284,12 @@ impl Stack {
         self.config.timestamp_offset.unwrap_or_else(|| self.secret.timestamp_offset(tuple))
     }
 
-    fn end_time_wait(&mut self, key: SlotId) -> u32 {
-        let Some(entry) = self.time_waits.remove(key) else {
-            return self.random.next_u32();
-        };
+    /// Frees the ports of one in TIME-WAIT for a new connection, whose number this is.
+    fn end_time_wait(&mut self, now: Time, key: SlotId, tuple: &Tuple) -> u32 {
+        let by_clock = self.isn(now, tuple);
+        let Some(entry) = self.time_waits.remove(key) else { return by_clock };
         self.table.remove(&entry.tuple);
-        entry.next_isn()
+        entry.next_isn(by_clock)
     }
 
     fn insert(&mut self, tuple: Tuple, connection: Connection) -> Option<SlotId> {

@@ -121,15 +121,15 @@ impl TimeWait {
         Transmit::bare(arrival.to, arrival.from, repr, remains.ip)
     }
 
-    /// An initial sequence number for the next connection that is behind all of this one: RFC 9293,
-    /// section 3.6.1 (MAY-2, 1).
-    pub(crate) const fn next_isn(&self) -> u32 {
-        self.remains.snd_next.wrapping_add(NEXT_ISN)
+    /// An initial sequence number for the next connection: RFC 9293, section 3.6.1 (MAY-2): "larger
+    /// than the largest sequence number it used on the previous connection incarnation". That is
+    /// the one by the clock, unless this connection was faster; no larger than need be, since the
+    /// connection after it has one by the clock again.
+    pub(crate) const fn next_isn(&self, by_clock: u32) -> u32 {
+        let least = self.remains.snd_next.wrapping_add(1);
+        if (by_clock.wrapping_sub(least) as i32) < 0 { least } else { by_clock }
     }
 }
-
-/// More than the window of any connection that was.
-const NEXT_ISN: u32 = 0x0010_0000;
 
 /// All of them. All wait for equally long, so the first to come is the first to go.
 #[derive(Debug)]
@@ -301,6 +301,26 @@ mod tests {
             timestamps: None,
             ip: crate::IpFields::default(),
             account: 7,
+        }
+    }
+
+    /// The next connection's number is behind all of this one, and what the clock says if that is.
+    #[test]
+    fn the_next_connection_begins_behind_this_one() {
+        let mut all = TimeWaits::new(2, 1_000_000_000);
+        let local = ([10, 0, 0, 1], 80).into();
+        let tuple = Tuple::new(local, ([10, 0, 0, 2], 1234).into());
+        let over = Remains { snd_next: u32::MAX - 1, ..remains() };
+        let (key, _) = all.insert(Time::ZERO, tuple, over);
+        let entry = all.get_mut(key.expect("there is room")).expect("just made");
+        for (by_clock, next) in [
+            (u32::MAX - 1000, u32::MAX),
+            (u32::MAX - 1, u32::MAX),
+            (u32::MAX, u32::MAX),
+            (5, 5),
+            (1 << 30, 1 << 30),
+        ] {
+            assert_eq!(entry.next_isn(by_clock), next);
         }
     }
 

@@ -43,7 +43,9 @@ impl Stack {
         let isn = match self.table.get(&tuple) {
             None => self.isn(now, &tuple),
             // RFC 6191: the timestamps of the new connection will be later.
-            Some(Entry::TimeWait(key)) if settings.timestamps => self.end_time_wait(*key),
+            Some(&Entry::TimeWait(key)) if settings.timestamps => {
+                self.end_time_wait(now, key, &tuple)
+            }
             Some(_) => return Err(Error::InUse),
         };
         let timestamp_offset = self.timestamp_offset(&tuple);

@@ -356,7 +356,7 @@ impl Stack {
                 self.answers.push(reply);
             }
             Verdict::Reuse => {
-                let isn = self.end_time_wait(key);
+                let isn = self.end_time_wait(now, key, &tuple);
                 if let Some(listener) = listener {
                     self.handle_syn(now, listener, tuple, arrival, Some(isn));
                 }

@@ -159,7 +159,7 @@ cases! {
         < F. 1:1(0) ack 2 <TS val 110 ecr 1000>; > . 2:2(0) ack 2
         < S 1:1(0) win 10000 <mss 1000,TS val 110 ecr 0>; > . 2:2(0) ack 2
         < S 500:500(0) win 10000 <mss 1000,TS val 110 ecr 0>
-        > S. 1048578:1048578(0) ack 501
+        > S. 3:3(0) ack 501
         waiting 0";
 
     /// RFC 6191, 2: the last connection had timestamps and the SYN has none: the number decides.
@@ -172,7 +172,7 @@ cases! {
         < F. 1:1(0) ack 2 <TS val 110 ecr 1000>; > . 2:2(0) ack 2
         < S 1:1(0) win 10000 <mss 1000>; > . 2:2(0) ack 2
         < S 500:500(0) win 10000 <mss 1000>
-        > S. 1048578:1048578(0) ack 501";
+        > S. 3:3(0) ack 501";
 
     /// 3.6.1: only who listens may reopen: without a listener a new SYN ends no TIME-WAIT.
     a_new_syn_after_time_wait_without_a_listener: time_wait() => "

@@ -443,7 +443,7 @@ cases! {
         < F. 1:1(0) ack 2; > . 2:2(0) ack 2
         waiting 1
         < S 1000:1000(0) win 10000 <mss 1000>
-        > S. 1048578:1048578(0) ack 1001
+        > S. 3:3(0) ack 1001
         waiting 0";
 
     /// The same: what is not larger may be an old one.
@@ -725,7 +725,7 @@ cases! {
         < S 0:0(0) win 10000 <mss 1000,TS val 90 ecr 0>
         > . 2:2(0) ack 2
         < S 0:0(0) win 10000 <mss 1000,TS val 500 ecr 0>
-        > S. 1048578:1048578(0) ack 1
+        > S. 3:3(0) ack 1
         waiting 0";
 
     /// 3.10.7.2: data that comes with a SYN is not taken before its sender has shown that it is
