@@ -16,6 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use clearway_channel::{
     Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes,
@@ -238,14 +239,14 @@ impl Sockets {
     fn remove(&mut self, id: TcpId) {
         let removed = self.connections.remove(&id.0);
         if let Some(over) = removed.filter(|connection| connection.is_own_port) {
-            self.own_ports.give_back(over.port, over.peer);
+            self.own_ports.give_back(over.port, over.peer, Instant::now());
         }
     }
 
     /// An attempt is over that has led to no connection.
     fn has_failed(&mut self, attempt: &Attempt) {
         if attempt.is_own_port {
-            self.own_ports.give_back(attempt.port, attempt.peer);
+            self.own_ports.give_back(attempt.port, attempt.peer, Instant::now());
         }
     }
 

@@ -159,14 +159,20 @@ impl Channel {
         }
     }
 
-    /// A port of the channel's own from which there is no connection to this peer.
+    /// A port of the channel's own from which there is no connection to this peer, and has not been
+    /// just now if there can be another.
     fn tcp_free_port(&mut self, peer: SocketAddr) -> Result<TcpPortId, Error> {
-        if let Some(port) = self.tcp.own_ports.take(peer) {
+        let now = Instant::now();
+        if let Some(port) = self.tcp.own_ports.take(peer, now) {
             return Ok(port);
         }
-        let port = self.tcp_bind(0)?.id;
-        self.tcp.own_ports.add(port);
-        Ok(self.tcp.own_ports.take(peer).unwrap_or(port))
+        match self.tcp_bind(0) {
+            Ok(TcpPort { id, .. }) => {
+                self.tcp.own_ports.add(id);
+                Ok(self.tcp.own_ports.take(peer, now).unwrap_or(id))
+            }
+            Err(error) => self.tcp.own_ports.take_early(peer).ok_or(error),
+        }
     }
 
     /// Begins to open a connection, as [`tcp_connect`](Self::tcp_connect) does;

@@ -1,8 +1,9 @@
 //! Ports that a channel has taken for connecting, to whomever: each serves one connection to each
 //! peer at a time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use super::TcpPortId;
 
@@ -14,6 +15,8 @@ pub(super) struct OwnPorts {
     ports: Vec<TcpPortId>,
     known: HashSet<TcpPortId>,
     peers: HashMap<SocketAddr, Used>,
+    /// How many peers there were when those without a port were last forgotten.
+    peers_then: usize,
 }
 
 /// What of them serves a peer.
@@ -21,9 +24,17 @@ pub(super) struct OwnPorts {
 struct Used {
     /// The first so many have served it.
     seen: usize,
-    /// Those of them that are free again.
-    free: Vec<TcpPortId>,
+    /// Those of them that are free again, and since when: the first to be so first.
+    free: VecDeque<(TcpPortId, Instant)>,
 }
+
+/// For so long a port serves a peer no more after its connection to it has ended: until the new one
+/// has a later timestamp than the old one. A peer that has closed first, and is in TIME-WAIT, takes
+/// no other for new (RFC 6191, section 2), and its host's clock of timestamps ticks once a
+/// millisecond; another is for what the engine's reading of the clock is late.
+const REST: Duration = Duration::from_millis(2);
+/// Peers without a port are forgotten when there are twice as many peers as then, and so many more.
+const PEERS_SPARE: usize = 64;
 
 impl OwnPorts {
     /// One more, which serves nobody.
@@ -33,10 +44,10 @@ impl OwnPorts {
         }
     }
 
-    /// One that serves this peer from now on. `None` if all do so already.
-    pub(super) fn take(&mut self, peer: SocketAddr) -> Option<TcpPortId> {
+    /// One that serves this peer from now on. `None` if all do so already, or have just done so.
+    pub(super) fn take(&mut self, peer: SocketAddr, now: Instant) -> Option<TcpPortId> {
         let used = self.peers.entry(peer).or_default();
-        let next = used.free.pop().or_else(|| {
+        let next = used.rested(now).or_else(|| {
             let next = self.ports.get(used.seen).copied()?;
             used.seen += 1;
             Some(next)
@@ -47,15 +58,21 @@ impl OwnPorts {
         next
     }
 
+    /// The same, of those that have not rested: if there is no other.
+    pub(super) fn take_early(&mut self, peer: SocketAddr) -> Option<TcpPortId> {
+        self.peers.get_mut(&peer)?.free.pop_front().map(|(port, _)| port)
+    }
+
     /// A port serves this peer no more.
-    pub(super) fn give_back(&mut self, port: TcpPortId, peer: SocketAddr) {
+    pub(super) fn give_back(&mut self, port: TcpPortId, peer: SocketAddr, now: Instant) {
         if !self.known.contains(&port) {
             return;
         }
         let Some(used) = self.peers.get_mut(&peer) else { return };
-        used.free.push(port);
-        if used.free.len() == used.seen {
-            self.peers.remove(&peer);
+        used.free.push_back((port, now));
+        if self.peers.len() > 2 * self.peers_then + PEERS_SPARE {
+            self.peers.retain(|_, used| !used.is_over(now));
+            self.peers_then = self.peers.len();
         }
     }
 
@@ -68,9 +85,24 @@ impl OwnPorts {
         self.ports.remove(at);
         self.peers.retain(|_, used| {
             used.seen -= usize::from(at < used.seen);
-            used.free.retain(|free| *free != port);
-            used.free.len() < used.seen
+            used.free.retain(|(free, _)| *free != port);
+            used.seen > 0
         });
+    }
+}
+
+impl Used {
+    fn rested(&mut self, now: Instant) -> Option<TcpPortId> {
+        let (_, since) = self.free.front()?;
+        let has_rested = now.saturating_duration_since(*since) >= REST;
+        if has_rested { self.free.pop_front().map(|(port, _)| port) } else { None }
+    }
+
+    /// No port serves the peer, and all have rested.
+    fn is_over(&self, now: Instant) -> bool {
+        let last = self.free.back().map(|(_, since)| *since);
+        let has_rested = |since| now.saturating_duration_since(since) >= REST;
+        self.free.len() == self.seen && last.is_none_or(has_rested)
     }
 }
 
@@ -87,7 +119,9 @@ mod tests {
         for seed in 0..100 {
             let mut random = Random::new(seed);
             let (mut own, mut ports, mut served) = (OwnPorts::default(), vec![], vec![]);
+            let mut now = Instant::now();
             for number in 0..300 {
+                now += REST; // all that are free have rested
                 let peer = peers[random.below(4) as usize];
                 let busy = served.iter().filter(|(_, to)| *to == peer).count();
                 match random.below(8) {
@@ -100,16 +134,16 @@ mod tests {
                         own.remove(port);
                         // Those that it served end later.
                         for (_, peer) in served.extract_if(.., |(at, _)| *at == port) {
-                            own.give_back(port, peer);
+                            own.give_back(port, peer, now);
                         }
                     }
                     2..5 if !served.is_empty() => {
                         let at = random.below(served.len() as u64) as usize;
                         let (port, peer) = served.swap_remove(at);
-                        own.give_back(port, peer);
+                        own.give_back(port, peer, now);
                     }
                     _ => {
-                        let port = own.take(peer);
+                        let port = own.take(peer, now);
                         assert_eq!(port.is_some(), busy < ports.len(), "seed {seed}");
                         let Some(port) = port else { continue };
                         assert!(ports.contains(&port) && !served.contains(&(port, peer)));
@@ -118,9 +152,47 @@ mod tests {
                 }
             }
             for (port, peer) in served {
-                own.give_back(port, peer);
+                own.give_back(port, peer, now);
             }
-            assert!(own.peers.is_empty(), "seed {seed}: {own:?}");
+            now += REST;
+            assert!(own.peers.values().all(|used| used.is_over(now)), "seed {seed}: {own:?}");
+        }
+    }
+
+    /// A peer that is in TIME-WAIT takes no connection from the same port whose timestamps are not
+    /// later: a port that has just served it serves others, and it again when that is sure.
+    #[test]
+    fn a_port_that_has_served_a_peer_rests_from_it() {
+        let [peer, other] = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 80)));
+        let (mut own, now) = (OwnPorts::default(), Instant::now());
+        let [first, second] = [1, 2].map(TcpPortId);
+        own.add(first);
+        assert_eq!(own.take(peer, now), Some(first));
+        own.give_back(first, peer, now);
+        let almost = now + REST - Duration::from_nanos(1);
+        assert_eq!(own.take(peer, almost), None);
+        assert_eq!(own.take(other, now), Some(first));
+        own.add(second);
+        assert_eq!(own.take(peer, almost), Some(second));
+        assert_eq!(own.take(peer, now + REST), Some(first));
+        // Where there can be no more ports, the one that has rested longest.
+        own.give_back(second, peer, now);
+        own.give_back(first, peer, now + REST);
+        assert_eq!(own.take(peer, now), None);
+        assert_eq!(own.take_early(peer), Some(second));
+    }
+
+    /// Who connects to ever new peers remembers few of them, and rarely looks through them.
+    #[test]
+    fn peers_of_the_past_are_forgotten() {
+        let (mut own, mut now) = (OwnPorts::default(), Instant::now());
+        own.add(TcpPortId(1));
+        for host in 0..10_000u32 {
+            let peer = SocketAddr::from((host.to_be_bytes(), 80));
+            assert!(own.take(peer, now).is_some());
+            own.give_back(TcpPortId(1), peer, now);
+            now += REST;
+            assert!(own.peers.len() <= PEERS_SPARE + 2, "{}", own.peers.len());
         }
     }
 }
