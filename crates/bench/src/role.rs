@@ -4,6 +4,7 @@
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
 use crate::apps::{self, AppPlace, Exchange, Listening, StreamsListening, TcpListening};
+use crate::connections::Job;
 use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
@@ -70,6 +71,8 @@ pub(crate) enum Part {
     Generator(GeneratorRole),
     /// Serves HTTP.
     WebServer(ServerRole),
+    /// Opens or takes TCP connections.
+    Connections(Job),
     /// Does so often what common cases do that its instructions can be counted.
     Instructions(Case),
 }
@@ -201,6 +204,7 @@ impl Part {
             Self::Vif(role) => role.play(),
             Self::Generator(role) => role.play(),
             Self::WebServer(role) => role.play(),
+            Self::Connections(job) => job.play(),
             Self::Instructions(case) => case.play(),
         }
     }

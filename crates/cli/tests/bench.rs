@@ -107,6 +107,31 @@ fn by_tcp() {
     }
 }
 
+/// TCP connections opened and closed, and kept.
+#[test]
+fn connections_are_counted() {
+    let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["bench", "connections", "--in-flight", "1,8", "--held", "300"])
+        .args(["--seconds", "0.3", "--runs", "2", "--json"])
+        .output()
+        .expect("it starts");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report in JSON");
+    for (at, in_flight) in [1, 8].into_iter().enumerate() {
+        let opened = &report["opened"][at];
+        assert_eq!(opened["in_flight"], in_flight);
+        for figure in ["clearway_per_s", "kernel_per_s", "ratio"] {
+            assert!(opened[figure].as_f64() > Some(0.0), "no {figure} in {opened}");
+        }
+    }
+    let held = &report["held"];
+    assert_eq!(held["count"], 300);
+    for figure in ["alone_ns", "beside_ns"] {
+        assert!(held[figure].as_f64() > Some(0.0), "no {figure} in {held}");
+    }
+}
+
 const NOBODY: u32 = 65534;
 
 /// The demo as an ordinary user sees it: in namespaces of its own where the kernel lets everybody

@@ -22,6 +22,7 @@ pub(super) enum Special {
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
     Connect(crate::ConnectCommand),
+    Connections(crate::ConnectionsCommand),
     Ops(crate::OpsCommand),
     Instructions(crate::InstructionsCommand),
 }
@@ -42,6 +43,7 @@ impl BenchCommand {
             Some(Special::Transport(command)) => command.execute(),
             Some(Special::Vif(command)) => command.execute(),
             Some(Special::Connect(command)) => command.execute(),
+            Some(Special::Connections(command)) => command.execute(),
             Some(Special::Ops(command)) => command.execute(),
             Some(Special::Instructions(command)) => command.execute(),
             None => self.messages.execute(),
