@@ -8,7 +8,7 @@ use clearway_wire::clearway::{self, FRAGMENT_FRAME_LENGTH, MESSAGE_FRAME_LENGTH}
 
 use crate::app::{App, Owner};
 use crate::incoming::{Incoming, Refused};
-use crate::outgoing::{Carried, Outgoing};
+use crate::outgoing::{Carried, Outgoing, Piece};
 use crate::recovery::{Content, Told};
 use crate::state::{POSITIONS_MAX, StreamState};
 
@@ -75,7 +75,7 @@ impl Stream {
         sent: &mut Range<u64>,
         app: &impl App,
     ) -> usize {
-        let start = range.start;
+        let (start, first) = (range.start, at);
         while !range.is_empty() && at + MESSAGE_FRAME_LENGTH <= bytes.len() {
             let whole_room = bytes.len() - at - MESSAGE_FRAME_LENGTH;
             let (before, head) = (cursor, at);
@@ -84,8 +84,7 @@ impl Stream {
             };
             if piece.is_whole() {
                 at += clearway::emit_message(&mut bytes[at..], piece.sequence, piece.length);
-            } else if range.start > start {
-                // A message is not cut only to fill up a packet that has others in it.
+            } else if range.start > start && !fills_up(&piece, whole_room, bytes.len() - first) {
                 cursor = before;
                 break;
             } else {
@@ -210,3 +209,14 @@ impl Stream {
         })
     }
 }
+
+/// Whether a message of which there is no room for all is cut to fill up a packet that has others in
+/// it. Not if a packet of its own could carry all of it. If it is cut anyway, packets that are full
+/// are fewer, and all of one length, so that many of them leave as one super-frame.
+#[inline]
+const fn fills_up(piece: &Piece, room: usize, packet_room: usize) -> bool {
+    room >= FILL_BYTES_MIN && piece.total as usize + MESSAGE_FRAME_LENGTH > packet_room
+}
+
+/// To cut a message costs both ends a frame more: room of fewer bytes stays empty.
+const FILL_BYTES_MIN: usize = 128;

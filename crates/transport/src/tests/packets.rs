@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, VERSION_OPERATIONS,
-    VERSION_SHARED, VERSION_STREAMS, Versions, emit_ping, seal,
+    Frame, HEADER_LENGTH, Header, MESSAGE_FRAME_LENGTH, Packet, PacketType, Syn, SynAck, VERSION,
+    VERSION_OPERATIONS, VERSION_SHARED, VERSION_STREAMS, Versions, emit_ping, seal,
 };
 use clearway_world::Steps;
 
@@ -74,6 +74,37 @@ fn what_leaves_a_sender_unable_to_go_on_asks_to_be_acknowledged_at_once() {
     network.hosts[0].endpoint.send(network.now, keys[0], 0, 900);
     let sent = packets(&mut network);
     assert_eq!((sent.len(), is_urgent(&sent[0])), (1, true));
+}
+
+/// `docs/wire.md`: a message that is cut anyway fills up a packet that has others in it, and one that
+/// a packet of its own could carry is not cut.
+#[test]
+fn packets_are_filled_up_with_messages_that_are_cut_anyway() {
+    let lengths = |sizes: &[u32]| {
+        let (mut network, keys) = settled(&Config::default());
+        for size in sizes {
+            network.hosts[0].endpoint.send(network.now, keys[0], 0, *size);
+        }
+        packets(&mut network).iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    let one = lengths(&[2000]);
+    let (full, rest) = (one[0], one[1]);
+    assert!(one.len() == 2 && rest < full, "{one:?}");
+    // The rest of the first, and what fits of the second; of that the rest.
+    let two = lengths(&[2000, 2000]);
+    assert_eq!(two[..2], [full, full]);
+    assert!(two.len() == 3 && two[2] < full, "{two:?}");
+    // One that fits into a packet goes with the rest of the first if there is room for all of it,
+    // and else by itself.
+    let few = u32::try_from(full - rest - MESSAGE_FRAME_LENGTH).expect("small");
+    assert_eq!(lengths(&[2000, few]), [full, full]);
+    let more = lengths(&[2000, few + 1]);
+    assert_eq!(more[..2], [full, rest]);
+    assert_eq!(more.len(), 3, "{more:?}");
+    // Room for less than is worth a frame stays empty.
+    let nearly = u32::try_from(full - HEADER_LENGTH - MESSAGE_FRAME_LENGTH - 100).expect("small");
+    let with_large = lengths(&[nearly, 2000]);
+    assert_eq!(with_large[..2], [full - 100, full]);
 }
 
 /// RFC 9002, 7: "An endpoint MUST NOT send a packet if it would cause bytes_in_flight [...] to be
