@@ -345,10 +345,10 @@ impl Command {
                  hosts or unpinned for another --idle",
             );
         }
-        if self.layout == Layout::Embedded && self.wire != Wire::Memif {
+        if self.layout == Layout::Embedded && !matches!(self.wire, Wire::Memif | Wire::Udp) {
             return refuse(
-                "--layout embedded has an engine in each app, and only memif between them; use \
-                 --wire memif",
+                "--layout embedded has an engine in each app, and memif or UDP sockets between \
+                 them; use --wire memif or udp",
             );
         }
         if self.app == Some(Language::C) && !self.may_be_c() {

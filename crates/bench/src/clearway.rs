@@ -43,7 +43,7 @@ pub(crate) fn run_once(
 ) -> Result<Outcome, Error> {
     let directory = Directory::create().while_("making a directory for sockets")?;
     if plan.layout == Layout::Embedded {
-        return run_embedded(plan, pins, &directory, interrupt);
+        return run_embedded(plan, pins, veth, &directory, interrupt);
     }
     if let (Some(end), Some(veth)) = (plan.kernel_end, veth) {
         let directory = &directory;
@@ -186,20 +186,26 @@ pub(crate) fn start_server(
     Ok(server)
 }
 
-/// Two processes, and nothing else.
+/// Two processes, and nothing else; over UDP sockets each in its host's network namespace.
 fn run_embedded(
     plan: &Plan,
     pins: Pins,
+    veth: Option<&VethPair>,
     directory: &Directory,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     let [client, server] = [false, true].map(|is| EmbeddedHost::new(directory, is, plan));
-    let to = server.address().while_("choosing an address")?;
-    let (idle, exchange) = (plan.idle, plan.exchange);
+    let at = server.address().while_("choosing an address")?;
+    let (idle, exchange, load) = (plan.idle, plan.exchange, plan.load);
     let place = |host| AppPlace { host: AppHost::Embedded(host), idle, exchange };
-    let server = start_server(plan, place(server), to, pins, interrupt)?;
-    let part = Part::ClearwayClient { client: place(client), load: plan.load, to };
+    let part = Part::ClearwayServer { server: place(server), load, at };
+    let role = Role::new(part).on_core(pins.server);
+    let role = role.in_namespace_of(veth.map(VethPair::server_namespace));
+    let mut server = RoleProcess::start("the server of Clearway", &role)?;
+    server.ready(START_PATIENCE, interrupt)?;
+    let part = Part::ClearwayClient { client: place(client), load, to: at };
     let role = Role::new(part).on_core(pins.client);
+    let role = role.in_namespace_of(veth.map(VethPair::client_namespace));
     let client = RoleProcess::start("the client of Clearway", &role)?;
-    watch(client, &[server.id()], plan.load, interrupt)
+    watch(client, &[server.id()], load, interrupt)
 }

@@ -87,6 +87,8 @@ fn over_udp_sockets() {
         return;
     }
     check_all("udp");
+    check(&["rtt", "--wire", "udp", "--layout", "embedded"]);
+    check(&["stream", "--wire", "udp", "--layout", "embedded", "--size", "32768"]);
 }
 
 /// TCP at both ends; and at one, with the kernel's at the other.

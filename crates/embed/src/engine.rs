@@ -37,6 +37,7 @@ pub(crate) struct EmbeddedEngine {
 pub(crate) struct Facts {
     pub(crate) interface: ip::Config,
     pub(crate) udp_port: u16,
+    pub(crate) only_messages: Option<&'static str>,
     pub(crate) seed: u64,
 }
 
@@ -54,7 +55,7 @@ impl EmbeddedEngine {
             engines: vec![name.clone()],
             interface: facts.interface,
             has_steering: false,
-            only_messages: None,
+            only_messages: facts.only_messages,
         };
         let Facts { udp_port, seed, .. } = facts;
         let policy = Policy::default();

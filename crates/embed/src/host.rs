@@ -1,11 +1,11 @@
 //! Opening a channel over queues of the app's own.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_channel::Code;
 use clearway_client::{Channel, Error, Options};
 use clearway_engine::{Clock, Congestion, Engine, EngineConfig, Group, Idle, UDP_PORT_DEFAULT, ip};
-use clearway_nic::{HEADER_BYTES_MAX, Queue};
+use clearway_nic::{self as nic, HEADER_BYTES_MAX, Queue, udp};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::engine::{EmbeddedEngine, Facts};
@@ -18,7 +18,13 @@ pub struct Host {
     pub interface: ip::Config,
     /// The UDP port of this host and of all its peers.
     pub udp_port: u16,
+    /// Why its NIC carries no frames of the app's own, if that is so: what is said to whoever asks
+    /// for a virtual interface.
+    pub only_messages: Option<&'static str>,
 }
+
+const ONLY_MESSAGES: &str = "this host goes by UDP sockets of the kernel, which carry messages and \
+                             no frames; open one on another NIC, a memif say";
 
 impl Host {
     /// A host on `queues`, with these addresses and the lengths of their networks' prefixes.
@@ -28,6 +34,30 @@ impl Host {
     /// If there is no queue.
     #[must_use]
     pub fn new<Q: Queue + 'static>(queues: Vec<Q>, addresses: &[(IpAddr, u8)]) -> Self {
+        let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+        Self::on(queues, addresses)
+    }
+
+    /// A host on the kernel's UDP sockets at one of this machine's addresses, and the UDP port of
+    /// this host and of all its peers (daemons have 20707 unless told otherwise). The kernel routes
+    /// to the network of `prefix_bits`. Packets have up to `mtu_bytes`. It needs no privilege, and
+    /// carries messages only.
+    ///
+    /// # Errors
+    /// If another program has the port at that address, a daemon say; or there are not enough
+    /// descriptors.
+    pub fn over_udp(at: SocketAddr, prefix_bits: u8, mtu_bytes: u16) -> Result<Self, nic::Error> {
+        let (address, udp_port) = (at.ip(), at.port());
+        let config =
+            udp::Config { address: Some(address), mtu_bytes, ..udp::Config::new(udp_port) };
+        let host = Self::on(udp::open(&config)?, &[(address, prefix_bits)]);
+        let mut host = Self { udp_port, only_messages: Some(ONLY_MESSAGES), ..host };
+        host.interface.mtu = mtu_bytes;
+        host.interface.router = Some(udp::ROUTER_MAC);
+        Ok(host)
+    }
+
+    fn on(queues: Vec<Box<dyn Queue>>, addresses: &[(IpAddr, u8)]) -> Self {
         let first = queues.first().expect("a NIC has a queue");
         let capabilities = first.capabilities();
         let mtu = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES_MAX);
@@ -41,8 +71,7 @@ impl Host {
             router: None,
             receive_checksum: capabilities.receive_checksum,
         };
-        let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
-        Self { queues, interface, udp_port: UDP_PORT_DEFAULT }
+        Self { queues, interface, udp_port: UDP_PORT_DEFAULT, only_messages: None }
     }
 
     /// Opens the app's channel. Its socket and its engine are chosen: of the options only the name,
@@ -64,7 +93,13 @@ impl Host {
         getrandom(&mut secret, GetRandomFlags::empty())?;
         let clock = Clock::new();
         let seed = u64::from_ne_bytes(seed);
-        let facts = Facts { interface: self.interface.clone(), udp_port: self.udp_port, seed };
+        let Self { interface, udp_port, only_messages, .. } = &self;
+        let facts = Facts {
+            interface: interface.clone(),
+            udp_port: *udp_port,
+            only_messages: *only_messages,
+            seed,
+        };
         let config = EngineConfig {
             name: options.app.clone(),
             interface: self.interface,
