@@ -6,6 +6,7 @@ use super::connections::Connections;
 use super::listeners::Listeners;
 use super::{Entry, Stack};
 use crate::config::Config;
+use crate::connection::Challenges;
 use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
     Invalid, SAVED_VERSION, Saved, SavedConnection, SavedHalfOpen, SavedListener, ensure,
@@ -156,6 +157,7 @@ impl HalfOpen {
             sent: saved.sent,
             retries: saved.retries,
             is_deferred: false,
+            challenges: Challenges::default(),
         })
     }
 }
