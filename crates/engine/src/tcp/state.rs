@@ -118,15 +118,16 @@ impl Tcp {
         }
     }
 
-    /// TCP that goes on at `now`, on channels that are there again. Its ports are entered in
-    /// `switch`.
+    /// TCP that goes on at `now`, on channels that are there again, and an interface of this `mtu`.
+    /// Its ports are entered in `switch`.
     pub(crate) fn restore(
         saved: TcpState,
         channels: &Channels,
         switch: &mut Switch,
+        mtu: u16,
         now: Time,
     ) -> Result<Self, Invalid> {
-        let mut stack = Stack::restore(saved.stack, config(), now)?;
+        let mut stack = Stack::restore(saved.stack, config(), mtu, now)?;
         stack.set_counters(Counters::restore(&saved.counters));
         let mut ports = Ports::restore(saved.ports, &stack, channels, switch)?;
         ports.restore_closing(saved.closing)?;
