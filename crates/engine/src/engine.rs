@@ -423,6 +423,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             | !self.gatherings.is_empty()
             | !self.leaving.is_empty()
             | !self.lingering.is_empty()
+            | self.core.tcp.is_closing()
     }
 
     #[cold]
@@ -439,6 +440,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
         if !self.lingering.is_empty() {
             work += self.go_on_lingering(now);
+        }
+        if self.core.tcp.is_closing() {
+            work += self.go_on_closing(now);
         }
         work
     }

@@ -75,4 +75,4 @@ pub use state::{
     State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};
-pub use tcp::{AttemptState, BookState, TcpPortSpec, TcpPortState, TcpState};
+pub use tcp::{AttemptState, BookState, ClosingPortState, TcpPortSpec, TcpPortState, TcpState};

@@ -24,7 +24,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 14;
+pub const STATE_VERSION: u32 = 15;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,8 +80,11 @@ pub struct LingeringState {
     pub channel: u32,
     /// It goes then at the latest.
     pub until: Time,
-    /// Nothing more is taken from its ring, and no connection is open.
+    /// Nothing more is taken from its ring, and no connection is open but those of TCP.
     pub is_closing: bool,
+    /// The last connection of TCP that was closed: the number of its port, and its place. Those
+    /// behind it are still to be closed.
+    pub tcp_closed: Option<(u32, u32)>,
 }
 
 /// Messages.

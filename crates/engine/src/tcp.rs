@@ -57,7 +57,7 @@ use paths::{Paths, TcpPath};
 use ports::Ports;
 pub use ports::TcpPortSpec;
 use runs::Run;
-pub use state::{AttemptState, BookState, TcpPortState, TcpState};
+pub use state::{AttemptState, BookState, ClosingPortState, TcpPortState, TcpState};
 
 /// Connections of an engine, as many as its tags of buffers can name.
 const CONNECTIONS_MAX: u32 = (1 << 17) - 1;

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command, Completion, Sizes};
-use clearway_engine::{Event, Request, State};
+use clearway_engine::{BookState, Event, Request, State, TcpState};
 use clearway_nic::fabric;
-use world::tcp::{Peer, bytes};
-use world::{SIZES, World, address};
+use world::tcp::{Peer, bytes, spec};
+use world::{App, SIZES, World, address};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
@@ -340,4 +340,115 @@ fn commands_of_others_connections_do_nothing() {
     stranger.poll();
     assert_eq!((&server.received[..], stranger.end), (&b"genuine"[..], Some(Code::Invalid)));
     assert_eq!(client.end, None);
+}
+
+const MANY: u16 = 400;
+/// What is ended, closed or removed in a turn.
+const PER_TURN: usize = 64;
+
+/// An app with as many ports as connections, and one with one port, to which they all lead.
+fn many_connected(world: &mut World) -> (App, Peer) {
+    let mut server = world.attach_with(1, SIZES, MANY.into());
+    let mut client = world.attach_with(0, SIZES, MANY.into());
+    let at = SocketAddr::new(address(1), SERVER_PORT);
+    let mut server_port = Peer::with_port(world, 1, at, server);
+    server_port.listen();
+    for number in 0..MANY {
+        let at = SocketAddr::new(address(0), CLIENT_PORT + number);
+        let (channel, port) = (client.channel, 1000 + u32::from(number));
+        let spec = Box::new(spec(world.hosts[0].mac, None, at));
+        world.post(0, Request::OpenTcpPort { channel, number: port, spec });
+        let peer = SocketAddr::new(address(1), SERVER_PORT);
+        client.submit(&Command::TcpConnect { token: 1, port, peer });
+    }
+    server = server_port.app;
+    world.turn_until(|_| {
+        server.poll();
+        client.poll();
+        [&server, &client].iter().all(|app| app.tcp.len() == usize::from(MANY))
+    });
+    (client, Peer { app: server, ..server_port })
+}
+
+/// What an engine has of TCP.
+fn tcp_of(world: &World, host: usize) -> TcpState {
+    world.hosts[host].members[0].engine.save().tcp
+}
+
+/// Turns until `left` says that nothing is; it never falls by more than is done in a turn. The
+/// engine is made again on the way.
+fn falls_bit_by_bit(world: &mut World, host: usize, mut left: impl FnMut(&TcpState) -> usize) {
+    let (mut before, mut turns) = (left(&tcp_of(world, host)), 0);
+    assert!(before > PER_TURN, "there is something to be done: {before}");
+    while before > 0 {
+        world.turn();
+        let now = left(&tcp_of(world, host));
+        assert!(now + PER_TURN >= before, "{before} to {now} in a turn");
+        (before, turns) = (now, turns + 1);
+        if turns == 1 {
+            remake(world, host);
+        }
+        assert!(turns < 1000, "{before} are left");
+    }
+}
+
+#[test]
+fn a_port_is_closed_bit_by_bit() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let (_client, mut server) = many_connected(&mut world);
+    server.app.tcp.clear();
+    let (channel, vif) = (server.app.channel, server.port);
+    let is_told = |event: &Event| matches!(event, Event::VifClosed { .. });
+    let events = |world: &World| world.hosts[1].members[0].events.iter().any(is_told);
+    world.post(1, Request::CloseVif { channel, vif, told: Some(Code::Denied) });
+    // Nothing can be done with it any more, and who comes next may have its place.
+    server.app.submit(&Command::TcpListen { port: vif, backlog: 1 });
+    server.app.submit(&Command::TcpConnect {
+        token: 9,
+        port: vif,
+        peer: SocketAddr::new(address(0), 1),
+    });
+    let mut next = port(&mut world, 1, SERVER_PORT, SIZES);
+    next.listen();
+    assert!(!events(&world), "it is being closed");
+    falls_bit_by_bit(&mut world, 1, |tcp| tcp.books.len());
+    world.turn();
+    assert!(events(&world));
+    let ended = |told: &&Completion| matches!(told, Completion::TcpClosed { .. });
+    world.turn_until(|_| {
+        server.app.poll();
+        server.app.tcp.iter().filter(ended).count() == usize::from(MANY)
+    });
+    let refused = Completion::TcpConnectFailed { token: 9, code: Code::Denied };
+    assert!(server.app.tcp.contains(&refused), "{:?}", server.app.tcp);
+    assert_eq!(tcp_of(&world, 1).closing, []);
+    let mut late = port(&mut world, 0, 1000, SIZES);
+    connect(&mut late);
+    run(&mut world, [&mut late, &mut next], |[late, next]| late.id != 0 && next.id != 0);
+}
+
+#[test]
+fn connections_of_an_app_that_has_left_are_closed_bit_by_bit() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let (client, _server) = many_connected(&mut world);
+    let channel = client.channel;
+    world.post(0, Request::LetLinger { channel, linger_ns: 100 * SECOND });
+    let is_open = |book: &&BookState| !book.is_closing;
+    falls_bit_by_bit(&mut world, 0, |tcp| tcp.books.iter().filter(is_open).count());
+    // Half closed they are until the peer closes, too.
+    assert_eq!(tcp_of(&world, 0).books.len(), usize::from(MANY));
+}
+
+#[test]
+fn ports_of_an_app_that_is_gone_are_removed_bit_by_bit() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let (client, _server) = many_connected(&mut world);
+    // One of them is being closed, and its app is told of nothing any more.
+    let (channel, vif) = (client.channel, 1000);
+    world.post(0, Request::CloseVif { channel, vif, told: Some(Code::Denied) });
+    world.post(0, Request::RemoveChannel { channel });
+    falls_bit_by_bit(&mut world, 0, |tcp| tcp.books.len() + tcp.ports.len());
+    world.turn();
+    let is_gone = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
+    assert!(world.hosts[0].members[0].events.iter().any(is_gone));
 }

@@ -12,7 +12,7 @@ use clearway_base::{SlotId, Time};
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
-use crate::connection::{Accepted, Arrival, Connecting, Transmit};
+use crate::connection::{Accepted, Arrival, Challenges, Connecting, Transmit};
 use crate::isn::{Secret, Use};
 use crate::timestamps::is_before;
 use crate::tuple::{Tuple, bits};
@@ -51,6 +51,7 @@ pub(crate) struct HalfOpen {
     pub(crate) retries: u8,
     /// It has answered, and its listener waits for data.
     pub(crate) is_deferred: bool,
+    pub(crate) challenges: Challenges,
 }
 
 /// What a SYN offers, as far as this end wants it.
@@ -316,5 +317,6 @@ pub(crate) fn from_cookie(
         sent: Time::ZERO,
         retries: 1, // the round-trip time is not known
         is_deferred: false,
+        challenges: Challenges::default(),
     }
 }

@@ -54,10 +54,10 @@ pub(crate) struct Scoreboard {
     /// To be sent again.
     lost: RangeSet,
     lost_bytes: u64,
-    /// What has been sent again, in the order of time. What has been sent once is in that order as
-    /// records are.
+    /// What has been sent again, in the order of time: all of it that has neither arrived nor counts
+    /// as lost. What has been sent once is in that order as records are.
     resent: VecDeque<Sent>,
-    /// Of what has been sent once, all before this is acknowledged, or was found to be lost.
+    /// Of what has been sent once, all before this has arrived, or counts as lost.
     judged: u64,
 }
 
@@ -372,9 +372,24 @@ impl Scoreboard {
         self.judged = end;
     }
 
-    /// Nothing was lost after all.
+    /// Nothing was lost after all, as far as is known.
     pub(crate) fn forget_lost(&mut self) {
-        (self.lost, self.lost_bytes) = (RangeSet::new(), 0);
+        let lost = core::mem::take(&mut self.lost);
+        self.lost_bytes = 0;
+        self.judge_again(&lost);
+    }
+
+    /// What stands in `ranges` counts as neither lost nor arrived any more. RFC 8985, section 6.2,
+    /// step 5, judges "each segment, Segment, not acknowledged yet", whatever was said of it before.
+    fn judge_again(&mut self, ranges: &RangeSet) {
+        let Some(first) = ranges.first() else { return };
+        self.judged = self.judged.min(first.start);
+        for range in ranges.iter() {
+            let records = self.records.range(self.index_of(range.start)..);
+            let inside = records.take_while(|record| record.start < range.end);
+            self.resent.extend(inside.filter(|record| record.again).map(Record::as_sent));
+        }
+        self.resent.make_contiguous().sort_unstable();
     }
 
     /// What is longer than `most` has not passed a router: it is lost, and that is no congestion.
@@ -393,9 +408,10 @@ impl Scoreboard {
     /// if the first segment is such.
     fn forget_sacked_if_taken_back(&mut self) {
         let first = self.records.front().map(|record| record.start);
-        if let Some(first) = first.filter(|first| self.sacked.contains(*first)) {
-            (self.sacked, self.sacked_bytes) = (RangeSet::new(), 0);
-            self.judged = first;
+        if first.is_some_and(|first| self.sacked.contains(first)) {
+            let sacked = core::mem::take(&mut self.sacked);
+            self.sacked_bytes = 0;
+            self.judge_again(&sacked);
         }
     }
 
@@ -434,7 +450,12 @@ impl Scoreboard {
             let start = record.start + u64::from(most);
             let behind = Record { start, length: record.length - most, ..*record };
             record.length = most;
+            let (again, sent) = (record.again, record.as_sent());
             self.records.insert(index + 1, behind);
+            if again {
+                let at = self.resent.partition_point(|other| *other < sent);
+                self.resent.insert(at, sent);
+            }
         }
     }
 
@@ -472,6 +493,11 @@ impl Scoreboard {
             let is_sacked = self.sacked.contains(record.start);
             let is_lost = self.lost.contains(record.start);
             assert!(!(is_sacked && is_lost), "in both books: {record:?}");
+            let is_to_be_judged = match record.again {
+                true => self.resent.contains(&record.as_sent()),
+                false => record.start >= self.judged,
+            };
+            assert!(is_sacked || is_lost || is_to_be_judged, "never lost: {record:?}");
             sacked_bytes += u64::from(record.length) * u64::from(is_sacked);
             lost_bytes += u64::from(record.length) * u64::from(is_lost);
         }

@@ -24,7 +24,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             core.messages.endpoint.unlisten(port);
         }
         core.tcp.stop_listening(&mut core.common, now, channel);
-        self.lingering.push(LingeringState { channel, until, is_closing: false });
+        self.lingering.push(LingeringState { channel, until, is_closing: false, tcp_closed: None });
     }
 
     /// Returns how much was done, or waits to be done.
@@ -41,22 +41,28 @@ impl<X: Component<Owner = ()>> Engine<X> {
         work
     }
 
-    /// Closes connections of a channel from whose ring everything has been taken.
+    /// Closes connections of a channel from whose ring everything has been taken: those of messages,
+    /// and when there are no more of them, those of TCP.
     fn close_some(&mut self, now: Time, index: usize) -> usize {
         let (core, lingering) = (&mut self.core, &mut self.lingering[index]);
-        let id = lingering.channel;
+        let (id, most) = (lingering.channel, CONNECTIONS_CLOSED_PER_TURN);
         let Some(channel) = core.common.channels.channel(id) else { return 0 };
-        if lingering.is_closing || channel.is_condemned {
+        if lingering.is_closing {
+            let (common, closed) = (&mut core.common, &mut lingering.tcp_closed);
+            return core.tcp.close_connections(common, now, id, closed, most);
+        }
+        if channel.is_condemned {
             return 0;
         }
         if !channel.end.is_quiet() {
             return 1;
         }
-        let open = channel.unclosed(CONNECTIONS_CLOSED_PER_TURN);
+        let open = channel.unclosed(most);
         if open.is_empty() {
             channel.is_condemned = true;
             lingering.is_closing = true;
-            core.tcp.close_all(&mut core.common, now, id);
+            core.tcp.forget_attempts(id);
+            return 1;
         }
         for connection in &open {
             core.messages.close(&mut core.common, now, id, *connection, false);

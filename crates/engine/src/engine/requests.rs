@@ -18,8 +18,8 @@ use crate::switch::VifRefused;
 /// seconds.
 const FAREWELL_NS: u64 = 2 * SECOND;
 
-/// Connections that are ended in one turn when their app is gone: each tells its peer, and gives
-/// memory back.
+/// Connections that are ended in one turn when their app or their port is gone: each tells its
+/// peer, and gives memory back. As many TCP ports are.
 const CONNECTIONS_ENDED_PER_TURN: usize = 64;
 
 impl<X: Component<Owner = ()>> Engine<X> {
@@ -78,8 +78,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.mailbox.tell(Event::ListenerNoted { id });
             }
             Request::CloseVif { channel, vif, told } => {
-                self.core.close(now, channel, vif, told);
-                self.mailbox.tell(Event::VifClosed { channel, vif });
+                if self.core.close(now, channel, vif, told) {
+                    self.mailbox.tell(Event::VifClosed { channel, vif });
+                }
             }
             Request::Network(network) => self.core.set_network(now, *network),
             Request::Plug { plug, network } => {
@@ -148,15 +149,15 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let ended = self.core.messages.end_connections(common, channel, most);
         let leaving = common.channels.peek(channel);
         let are_ending = leaving.is_some_and(Channel::has_connections);
-        if are_ending || ended == CONNECTIONS_ENDED_PER_TURN {
+        if are_ending || ended == most {
             return ended;
         }
-        let most = most - ended;
-        let ended = ended + self.core.tcp.end_connections(common, now, channel, most);
-        if ended == CONNECTIONS_ENDED_PER_TURN {
+        let tcp = &mut self.core.tcp;
+        let ended = ended + tcp.end_connections(common, now, channel, most - ended);
+        let ended = ended + tcp.remove_ports(common, now, channel, most - ended);
+        if ended == most {
             return ended;
         }
-        self.core.tcp.close_ports(common, now, channel);
         self.leaving.pop_front();
         if let Some(mut removed) = self.core.common.channels.remove(channel) {
             // It was added with the channel.
@@ -165,6 +166,17 @@ impl<X: Component<Owner = ()>> Engine<X> {
             self.mailbox.tell(Event::ChannelRemoved { channel, end: removed.end });
         }
         ended + 1
+    }
+
+    /// Ends some connections of a TCP port that is being closed, and then the port. Returns how much
+    /// that was.
+    pub(super) fn go_on_closing(&mut self, now: Time) -> usize {
+        let (core, most) = (&mut self.core, CONNECTIONS_ENDED_PER_TURN);
+        let (work, gone) = core.tcp.go_on_closing(&mut core.common, now, most);
+        if let Some((channel, vif)) = gone {
+            self.mailbox.tell(Event::VifClosed { channel, vif });
+        }
+        work
     }
 
     fn shut_down(&mut self, now: Time) {
@@ -269,13 +281,18 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// Closes a VIF or capture of a channel, be it of this engine or of another, and tells its app
-    /// why if there is something to tell; nothing if there is none.
-    fn close(&mut self, now: Time, channel: u32, id: u32, told: Option<Code>) {
-        self.common.switch.close_of_sibling(channel, id);
-        if !self.frames.close(&mut self.common, channel, id, told)
-            && !self.tcp.close_port(&mut self.common, now, channel, id, told)
-        {
-            self.common.captures.close(&mut self.common.channels, channel, id, told);
+    /// why if there is something to tell; nothing if there is none. False if it is a TCP port,
+    /// which is closed bit by bit.
+    fn close(&mut self, now: Time, channel: u32, id: u32, told: Option<Code>) -> bool {
+        let Self { common, frames, tcp, .. } = self;
+        common.switch.close_of_sibling(channel, id);
+        if frames.close(common, channel, id, told) {
+            return true;
         }
+        if tcp.begin_closing(common, now, channel, id, told) {
+            return false;
+        }
+        common.captures.close(&mut common.channels, channel, id, told);
+        true
     }
 }

@@ -2,6 +2,7 @@
 //! in the stack, and can name its own only.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::{Bound, RangeBounds};
 
 use clearway_base::SlotId;
 
@@ -34,13 +35,17 @@ pub(super) struct Book {
     pub(super) is_closing: bool,
 }
 
+/// Where the book of a connection is among those of its channel: the number of its port, and its
+/// place.
+pub(crate) type PortPlace = (u32, u32);
+
 /// All connections of an engine that are some app's.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     /// By the places of their keys.
     books: Vec<Option<Book>>,
-    /// The places of each channel's.
-    channels: HashMap<u32, BTreeSet<u32>>,
+    /// Those of each channel.
+    channels: HashMap<u32, BTreeSet<PortPlace>>,
     /// Of each channel's that have something out of order, how much that is, and the places.
     ahead: HashMap<u32, BTreeSet<(u64, u32)>>,
 }
@@ -73,12 +78,12 @@ impl Books {
     }
 
     pub(super) fn insert(&mut self, book: Book) {
-        let (place, channel) = (book.key.slot, book.channel);
+        let (place, channel, port) = (book.key.slot, book.channel, book.port);
         if self.books.len() <= place as usize {
             self.books.resize_with(place as usize + 1, || None);
         }
         self.books[place as usize] = Some(book);
-        self.channels.entry(channel).or_default().insert(place);
+        self.channels.entry(channel).or_default().insert((port, place));
     }
 
     pub(super) fn remove(&mut self, key: SlotId) -> Option<Book> {
@@ -86,7 +91,7 @@ impl Books {
         let place = self.books.get_mut(key.slot as usize)?;
         let book = place.take_if(|book| book.key == key)?;
         if let Some(places) = self.channels.get_mut(&book.channel) {
-            places.remove(&key.slot);
+            places.remove(&(book.port, key.slot));
             if places.is_empty() {
                 self.channels.remove(&book.channel);
             }
@@ -151,10 +156,21 @@ impl Books {
         self.books_of(channel).map(|book| book.key).take(most).collect()
     }
 
-    /// Those of one of its ports.
-    pub(super) fn of_port(&self, channel: u32, port: u32) -> Vec<SlotId> {
-        let of_port = self.books_of(channel).filter(|book| book.port == port);
-        of_port.map(|book| book.key).collect()
+    /// Those of one of its ports, so many at most.
+    pub(super) fn of_port(&self, channel: u32, port: u32, most: usize) -> Vec<SlotId> {
+        let of_port = self.books_in(channel, (port, 0)..=(port, u32::MAX));
+        of_port.map(|book| book.key).take(most).collect()
+    }
+
+    /// The first of a channel that is behind `after`, of all if that is nothing; and where it is.
+    pub(super) fn next_of(
+        &mut self,
+        channel: u32,
+        after: Option<PortPlace>,
+    ) -> Option<(PortPlace, &mut Book)> {
+        let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let at = *self.channels.get(&channel)?.range(behind).next()?;
+        Some((at, self.books.get_mut(at.1 as usize)?.as_mut()?))
     }
 
     /// All of them, by their places.
@@ -188,7 +204,15 @@ impl Books {
     }
 
     fn books_of(&self, channel: u32) -> impl Iterator<Item = &Book> {
-        let places = self.channels.get(&channel).into_iter().flatten();
-        places.filter_map(|place| self.books.get(*place as usize)?.as_ref())
+        self.books_in(channel, ..)
+    }
+
+    fn books_in(
+        &self,
+        channel: u32,
+        range: impl RangeBounds<PortPlace>,
+    ) -> impl Iterator<Item = &Book> {
+        let places = self.channels.get(&channel).map(|places| places.range(range));
+        places.into_iter().flatten().filter_map(|(_, place)| self.at(*place as usize))
     }
 }

@@ -5,6 +5,7 @@ use clearway_channel::{Command, OUTSTANDING_SENDS_MAX};
 use clearway_tcp::{Extent, KeepAlive, Settings};
 
 use super::Tcp;
+use super::books::PortPlace;
 use crate::channels::Channel;
 use crate::common::Common;
 
@@ -139,14 +140,33 @@ impl Tcp {
         self.tell(common, now);
     }
 
-    /// Closes all connections of a channel whose app has ended in good order. What it has not begun
-    /// to open is not opened any more.
-    pub(crate) fn close_all(&mut self, common: &mut Common, now: Time, channel: u32) {
+    /// What the app of a channel has not begun to open is not opened any more.
+    pub(crate) fn forget_attempts(&mut self, channel: u32) {
         self.attempts.retain(|attempt| attempt.channel != channel);
-        for key in self.books.of_channel(channel, usize::MAX) {
+    }
+
+    /// Closes connections of a channel whose app has ended in good order, so many at most: those
+    /// behind `closed`, which is then the last of them. Returns how many.
+    pub(crate) fn close_connections(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        channel: u32,
+        closed: &mut Option<PortPlace>,
+        most: usize,
+    ) -> usize {
+        for count in 0..most {
+            let Some((at, book)) = self.books.next_of(channel, *closed) else {
+                self.tell(common, now);
+                return count;
+            };
+            *closed = Some(at);
+            book.is_closing = true;
+            let key = book.key;
             self.stack.close(now, key);
         }
         self.tell(common, now);
+        most
     }
 
     /// Resets connections of a channel, so many at most. Returns how many.

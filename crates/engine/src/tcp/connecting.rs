@@ -61,7 +61,8 @@ impl Tcp {
         if self.connections_of(channel) >= app.connections_max() as usize {
             return Err(Code::Limit);
         }
-        let port = self.ports.of(channel, number).ok_or(Code::Invalid)?;
+        let refusal = self.ports.refusal(channel, number);
+        let port = self.ports.of(channel, number).ok_or(refusal)?;
         let interface = common.host.own();
         let is_of_family = |address: &IpAddr| address.is_ipv4() == remote.is_ipv4();
         let address = match port.spec.address {

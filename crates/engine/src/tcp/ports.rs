@@ -1,7 +1,10 @@
 //! The TCP ports of apps. Each has what a virtual interface has in the switch's table, and its
 //! owner there is TCP. Several apps may have one place: those of them that listen share what comes.
+//!
+//! A port that is closed is out of the table at once, and another app may have its place; how many
+//! connections it had does not make a turn longer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use clearway_base::Time;
@@ -36,11 +39,22 @@ pub(super) struct TcpPort {
     entry: EntryId,
 }
 
+/// A port that has been taken from its app: nothing comes there for it any more, and its
+/// connections are being ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClosingPort {
+    pub(super) channel: u32,
+    /// What its app is told at the end, if there is something to tell.
+    pub(super) told: Option<Code>,
+}
+
 /// All ports of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     /// By the number that the control plane has given it.
     ports: HashMap<u32, TcpPort>,
+    /// By the same number, those that are being closed; the first of them now.
+    closing: BTreeMap<u32, ClosingPort>,
     of_listeners: HashMap<Listener, u32>,
 }
 
@@ -50,14 +64,33 @@ impl Ports {
         self.ports.get_mut(&number).filter(|port| port.channel == channel)
     }
 
-    /// True if a channel has a port of this number.
+    /// True if a channel has a port of this number, or connections of one that is being closed.
     pub(super) fn has(&self, channel: u32, number: u32) -> bool {
         self.ports.get(&number).is_some_and(|port| port.channel == channel)
+            || self.closing.get(&number).is_some_and(|port| port.channel == channel)
     }
 
     /// True if there is no port of this number.
     pub(super) fn is_free(&self, number: u32) -> bool {
-        !self.ports.contains_key(&number)
+        !self.ports.contains_key(&number) && !self.closing.contains_key(&number)
+    }
+
+    /// Why nothing can be done with a port of a channel.
+    pub(super) fn refusal(&self, channel: u32, number: u32) -> Code {
+        match self.closing.get(&number).filter(|port| port.channel == channel) {
+            Some(port) => port.told.unwrap_or(Code::Closed),
+            None => Code::Invalid,
+        }
+    }
+
+    /// Those that are being closed, with their numbers.
+    pub(super) fn closing(&self) -> impl Iterator<Item = (u32, ClosingPort)> {
+        self.closing.iter().map(|(number, port)| (*number, *port))
+    }
+
+    /// One is being closed.
+    pub(super) fn insert_closing(&mut self, number: u32, port: ClosingPort) {
+        self.closing.insert(number, port);
     }
 
     /// How many listeners there are.
@@ -113,9 +146,9 @@ impl Tcp {
         Ok(())
     }
 
-    /// Takes a port of a channel away, and with it its connections, and tells its app why if there
-    /// is something to tell. True if there was one.
-    pub(crate) fn close_port(
+    /// Takes a port of a channel away. Its connections end bit by bit ([`Tcp::go_on_closing`]), and
+    /// then its app is told why if there is something to tell. False if there is no such port.
+    pub(crate) fn begin_closing(
         &mut self,
         common: &mut Common,
         now: Time,
@@ -126,19 +159,49 @@ impl Tcp {
         if self.ports.of(channel, number).is_none() {
             return false;
         }
-        self.unlisten(common, now, number);
-        for key in self.books.of_port(channel, number) {
-            self.stack.abort(now, key);
-        }
         self.give_up_attempts(common, number, told.unwrap_or(Code::Closed));
-        self.tell(common, now);
-        if let Some(port) = self.ports.ports.remove(&number) {
-            common.switch.close(port.entry, port.spec.rights.mac);
+        self.remove_port(common, now, number);
+        self.ports.insert_closing(number, ClosingPort { channel, told });
+        true
+    }
+
+    /// True if ports are being closed.
+    pub(crate) fn is_closing(&self) -> bool {
+        !self.ports.closing.is_empty()
+    }
+
+    /// Ends connections of the first port that is being closed, so many at most. Returns how much
+    /// that was; and the port's channel and number if it has gone.
+    pub(crate) fn go_on_closing(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        most: usize,
+    ) -> (usize, Option<(u32, u32)>) {
+        let Some((number, ClosingPort { channel, told })) = self.ports.closing().next() else {
+            return (0, None);
+        };
+        let keys = self.books.of_port(channel, number, most);
+        for key in &keys {
+            self.stack.abort(now, *key);
         }
+        self.tell(common, now);
+        if keys.len() == most {
+            return (most, None);
+        }
+        self.ports.closing.remove(&number);
         if let (Some(code), Some(app)) = (told, common.channels.channel(channel)) {
             app.tell(Completion::VifClosed { vif: number, code });
         }
-        true
+        (keys.len() + 1, Some((channel, number)))
+    }
+
+    /// Nobody has a port any more, and nobody listens there.
+    fn remove_port(&mut self, common: &mut Common, now: Time, number: u32) {
+        self.unlisten(common, now, number);
+        if let Some(port) = self.ports.ports.remove(&number) {
+            common.switch.close(port.entry, port.spec.rights.mac);
+        }
     }
 
     /// Nobody will accept for a channel any more: its app has left.
@@ -148,17 +211,28 @@ impl Tcp {
         }
     }
 
-    /// The app of a channel is gone: its ports go with it, at once; its connections bit by bit.
+    /// The app of a channel is gone: nobody comes to its ports any more. They go bit by bit, as its
+    /// connections do.
     pub(crate) fn remove_channel(&mut self, common: &mut Common, now: Time, channel: u32) {
         self.stop_listening(common, now, channel);
-        self.attempts.retain(|attempt| attempt.channel != channel);
+        self.forget_attempts(channel);
+        // Another app may have the channel when they are closed.
+        let closing = self.ports.closing.values_mut().filter(|port| port.channel == channel);
+        closing.for_each(|port| port.told = None);
     }
 
-    /// Closes the ports of a channel whose connections have ended.
-    pub(crate) fn close_ports(&mut self, common: &mut Common, now: Time, channel: u32) {
-        for number in self.ports_of(channel) {
-            self.close_port(common, now, channel, number, None);
-        }
+    /// Removes ports of a channel whose connections have ended, so many at most. Returns how many.
+    pub(crate) fn remove_ports(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        channel: u32,
+        most: usize,
+    ) -> usize {
+        let mut numbers = self.ports_of(channel);
+        numbers.truncate(most);
+        numbers.iter().for_each(|number| self.remove_port(common, now, *number));
+        numbers.len()
     }
 
     pub(super) fn unlisten(&mut self, common: &mut Common, now: Time, number: u32) {
@@ -177,6 +251,6 @@ impl Tcp {
 
     /// How many ports there are: for audits.
     pub(crate) fn port_count(&self) -> usize {
-        self.ports.ports.len()
+        self.ports.ports.len() + self.ports.closing.len()
     }
 }

@@ -6,13 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::state::{Invalid, ensure};
 use clearway_base::{SlotId, Time};
+use clearway_channel::Code;
 use clearway_tcp::{Counters, Listener, Saved, Stack};
 use serde::{Deserialize, Serialize};
 
 use super::books::{Book, Books};
 use super::connecting::{ATTEMPTS_MAX, Attempt, PATIENCE_NS};
 use super::paths::Paths;
-use super::ports::Ports;
+use super::ports::{ClosingPort, Ports};
 use super::{Tcp, TcpPortSpec, config};
 use crate::channels::Channels;
 use crate::state::VifSpecState;
@@ -27,6 +28,8 @@ pub struct TcpState {
     pub counters: Vec<(String, u64)>,
     /// The ports of apps, by their numbers.
     pub ports: Vec<TcpPortState>,
+    /// Those that are being closed, by their numbers.
+    pub closing: Vec<ClosingPortState>,
     /// Whose the connections are.
     pub books: Vec<BookState>,
     /// Attempts to connect that wait for a neighbour.
@@ -48,6 +51,17 @@ pub struct TcpPortState {
     pub listener: Option<u64>,
     /// What is received there, and what may be sent from there.
     pub rights: VifSpecState,
+}
+
+/// A port that has been taken from its app, and whose connections are being ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosingPortState {
+    /// Its number.
+    pub number: u32,
+    /// Its app's channel.
+    pub channel: u32,
+    /// What its app is told at the end.
+    pub told: Option<Code>,
 }
 
 /// What is noted of a connection.
@@ -98,22 +112,25 @@ impl Tcp {
             stack: self.stack.save(),
             counters: self.stack.counters().save(),
             ports: self.ports.save(),
+            closing: self.ports.save_closing(),
             books: self.books.save(),
             attempts: self.attempts.iter().map(Attempt::save).collect(),
         }
     }
 
-    /// TCP that goes on at `now`, on channels that are there again. Its ports are entered in
-    /// `switch`.
+    /// TCP that goes on at `now`, on channels that are there again, and an interface of this `mtu`.
+    /// Its ports are entered in `switch`.
     pub(crate) fn restore(
         saved: TcpState,
         channels: &Channels,
         switch: &mut Switch,
+        mtu: u16,
         now: Time,
     ) -> Result<Self, Invalid> {
-        let mut stack = Stack::restore(saved.stack, config(), now)?;
+        let mut stack = Stack::restore(saved.stack, config(), mtu, now)?;
         stack.set_counters(Counters::restore(&saved.counters));
-        let ports = Ports::restore(saved.ports, &stack, channels, switch)?;
+        let mut ports = Ports::restore(saved.ports, &stack, channels, switch)?;
+        ports.restore_closing(saved.closing)?;
         let mut books = Books::restore(saved.books)?;
         stack.connections().for_each(|key| books.set_ahead(key, stack.ahead_bytes(key)));
         let attempts = saved.attempts.into_iter().map(|attempt| Attempt::restore(attempt, now));
@@ -202,6 +219,26 @@ impl Ports {
         }
         ensure(ports.listeners() == stack.listeners(), "a listener at nobody's port")?;
         Ok(ports)
+    }
+
+    fn save_closing(&self) -> Vec<ClosingPortState> {
+        let closing = self.closing();
+        closing
+            .map(|(number, ClosingPort { channel, told })| ClosingPortState {
+                number,
+                channel,
+                told,
+            })
+            .collect()
+    }
+
+    /// Their apps may have gone.
+    fn restore_closing(&mut self, saved: Vec<ClosingPortState>) -> Result<(), Invalid> {
+        for ClosingPortState { number, channel, told } in saved {
+            ensure(self.is_free(number), "a TCP port that is there twice")?;
+            self.insert_closing(number, ClosingPort { channel, told });
+        }
+        Ok(())
     }
 }
 

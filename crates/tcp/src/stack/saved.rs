@@ -6,6 +6,7 @@ use super::connections::Connections;
 use super::listeners::Listeners;
 use super::{Entry, Stack};
 use crate::config::Config;
+use crate::connection::Challenges;
 use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
     Invalid, SAVED_VERSION, Saved, SavedConnection, SavedHalfOpen, SavedListener, ensure,
@@ -29,15 +30,17 @@ impl Stack {
     }
 
     /// A stack that goes on where another one was saved, with the same keys. Nothing of `saved` is
-    /// trusted: what cannot be is refused.
-    pub fn restore(saved: Saved, config: Config, now: Time) -> Result<Self, Invalid> {
+    /// trusted: what cannot be is refused. `mtu` is that of the interface now: no connection goes
+    /// on with a larger one.
+    pub fn restore(mut saved: Saved, config: Config, mtu: u16, now: Time) -> Result<Self, Invalid> {
         ensure(saved.version == SAVED_VERSION, "it is of another version")?;
+        saved.bound_mtu(mtu);
         let mut stack = Self::new(config, now, saved.seed, saved.secret);
         stack.listeners = Listeners::restore(saved.listeners)?;
         stack.restore_connections(now, saved.connections)?;
         stack.check_accepted()?;
         for half_open in saved.half_open {
-            stack.restore_half_open(half_open)?;
+            stack.restore_half_open(now, half_open)?;
         }
         for time_wait in saved.time_waits {
             if let Some((key, tuple)) = stack.time_waits.restore(now, &time_wait)? {
@@ -83,16 +86,32 @@ impl Stack {
         ensure(waiting.windows(2).all(|pair| pair[0] != pair[1]), "one waits at two listeners")
     }
 
-    fn restore_half_open(&mut self, saved: SavedHalfOpen) -> Result<(), Invalid> {
+    /// It is given up when others are: it was answered by now, and not more often than may be.
+    fn restore_half_open(&mut self, now: Time, saved: SavedHalfOpen) -> Result<(), Invalid> {
         let mut half_open = HalfOpen::restore(self, &saved)?;
         let socket = self.listeners.get_mut(half_open.listener);
         let socket = socket.ok_or(Invalid("a listener is not there"))?;
         half_open.account = socket.settings.account;
+        half_open.sent = half_open.sent.min(now);
+        let retries_max = self.config.syn_ack_retries.max(socket.settings.defer_accept);
+        half_open.retries = half_open.retries.min(retries_max);
         let timeout = half_open.timeout(&socket.settings);
         let key = self.half_open.insert(half_open, timeout);
         let key = key.ok_or(Invalid("too many are half open"))?;
         socket.half_open.insert(key);
         self.name(half_open.tuple, Entry::HalfOpen(key))
+    }
+}
+
+impl Saved {
+    fn bound_mtu(&mut self, mtu: u16) {
+        for listener in self.listeners.iter_mut().filter_map(|place| place.value.as_mut()) {
+            listener.mtu = listener.mtu.min(mtu);
+        }
+        for connection in self.connections.iter_mut().filter_map(|place| place.value.as_mut()) {
+            let of_link = &mut connection.agreed.mtus.0;
+            *of_link = mtu.min(*of_link);
+        }
     }
 }
 
@@ -156,6 +175,7 @@ impl HalfOpen {
             sent: saved.sent,
             retries: saved.retries,
             is_deferred: false,
+            challenges: Challenges::default(),
         })
     }
 }

@@ -8,7 +8,7 @@ use clearway_wire::tcp::Flags;
 
 use super::{Entry, Listener, Stack};
 use crate::config::Cookies;
-use crate::connection::{Arrival, Connection};
+use crate::connection::{Arrival, Challenges, Connection};
 use crate::extent::Memory;
 use crate::listen::{HalfOpen, ListenSocket, Offer, cookie, from_cookie};
 use crate::time_wait::Verdict;
@@ -103,6 +103,7 @@ impl Stack {
             sent: now,
             retries: 0,
             is_deferred: false,
+            challenges: Challenges::default(),
         };
         let clock = Timestamps::clock(now, timestamp_offset);
         let Some(socket) = self.listeners.get_mut(listener) else {
@@ -147,7 +148,7 @@ impl Stack {
             if ahead == 0 {
                 self.drop_half_open(key);
             } else if is_in_window {
-                self.challenge(now, &half_open);
+                self.challenge(now, key);
             }
             return;
         }
@@ -156,14 +157,14 @@ impl Stack {
         }
         match half_open.is_recent(repr) {
             Some(true) => {}
-            Some(false) => return self.challenge(now, &half_open),
+            Some(false) => return self.challenge(now, key),
             None => return,
         }
         let ends_behind = ahead + arrival.length() as i64 > 0;
         if !(is_in_window || ahead < 0 && ends_behind) {
             // "If an incoming segment is not acceptable, an acknowledgment should be sent in
             // reply".
-            return self.challenge(now, &half_open);
+            return self.challenge(now, key);
         }
         if !repr.flags.contains(Flags::ACK) {
             return;
@@ -219,7 +220,14 @@ impl Stack {
         }
     }
 
-    fn challenge(&mut self, now: Time, half_open: &HalfOpen) {
+    /// As few as a connection sends.
+    fn challenge(&mut self, now: Time, key: SlotId) {
+        let Some(half_open) = self.half_open.get_mut(key) else {
+            return;
+        };
+        if !half_open.challenges.allow(now) {
+            return;
+        }
         if let Some(socket) = self.listeners.get(half_open.listener) {
             let clock = Timestamps::clock(now, half_open.timestamp_offset);
             let reply = half_open.challenge(socket, clock);

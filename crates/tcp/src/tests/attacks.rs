@@ -291,7 +291,7 @@ fn time_wait_is_bounded() {
     let shares = |host: &Host| [0, 1].map(|account| in_time_wait(host, account));
     let expected = [vec![15, 16, 17, 18, 19], vec![37, 38, 39]];
     assert_eq!(shares(&host), expected, "nobody takes another's");
-    host.stack = Stack::restore(host.stack.save(), config, now).expect("as it was");
+    host.stack = Stack::restore(host.stack.save(), config, 1500, now).expect("as it was");
     open_and_close(&mut host, now, 40);
     assert_eq!(shares(&host)[0], expected[0]);
     assert_eq!(shares(&host)[1], [38, 39, 40]);
@@ -427,7 +427,7 @@ fn half_open_connections_are_shared() {
     assert_eq!(flood(&mut host, 1000..1010), (60, 950));
     change_account(&mut host, 1);
     assert_eq!(flood(&mut host, 1010..1020), (60, 960));
-    host.stack = Stack::restore(host.stack.save(), config, now).expect("as it was");
+    host.stack = Stack::restore(host.stack.save(), config, 1500, now).expect("as it was");
     assert_eq!(flood(&mut host, 1020..1030), (60, 10));
     // Resets of the peers leave room again.
     for stranger in 0..50 {

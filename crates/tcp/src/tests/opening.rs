@@ -134,6 +134,20 @@ cases! {
         < R 20000:20000(0)
         half_open 1";
 
+    /// RFC 5961, 7, for a half-open connection: resets, and what is outside of its window.
+    half_open_challenges_are_few: half_open() => "
+        < R 5:5(0); > . 1:1(0) ack 1; < . 20000:20000(0) ack 1; > . 1:1(0) ack 1
+        < R 5:5(0); > . 1:1(0) ack 1; < . 20000:20000(0) ack 1; > . 1:1(0) ack 1
+        < R 5:5(0); > . 1:1(0) ack 1; < . 20000:20000(0) ack 1; > . 1:1(0) ack 1
+        < R 5:5(0); > . 1:1(0) ack 1; < . 20000:20000(0) ack 1; > . 1:1(0) ack 1
+        < R 5:5(0); > . 1:1(0) ack 1; < . 20000:20000(0) ack 1; > . 1:1(0) ack 1
+        < R 5:5(0); < . 20000:20000(0) ack 1
+        +1 > S. 0:0(0) ack 1
+        +2 > S. 0:0(0) ack 1
+        +2.1 < R 5:5(0)
+        > . 1:1(0) ack 1
+        half_open 1";
+
     /// 3.10.7.4: data that comes before the acknowledgement has got lost says it, too.
     half_open_is_opened_by_data_out_of_order: half_open() => "
         < . 11:21(10) ack 1

@@ -15,7 +15,7 @@ use crate::*;
 
 pub(super) fn restore(host: &mut Host, now: Time) {
     let saved = host.stack.save();
-    let restored = Stack::restore(saved.clone(), Config::default(), now).expect("just saved");
+    let restored = Stack::restore(saved.clone(), Config::default(), 1500, now).expect("just saved");
     assert_eq!(restored.save(), saved);
     host.stack = restored;
 }
@@ -201,7 +201,7 @@ fn a_saved_state_is_not_trusted() {
         for _ in 0..=random.below(2) {
             tamper(&mut saved, &mut random);
         }
-        match Stack::restore(saved, Config::default(), world.now) {
+        match Stack::restore(saved, Config::default(), 1500, world.now) {
             Err(_) => refused += 1,
             Ok(stack) => {
                 restored += 1;
@@ -210,6 +210,58 @@ fn a_saved_state_is_not_trusted() {
         }
     }
     assert!(refused > 500 && restored > 500, "{refused} refused, {restored} restored");
+}
+
+/// A segment of more than the interface takes has no room in its queue's buffers.
+#[test]
+fn no_connection_goes_on_with_more_than_the_interface_takes() {
+    let mut world = World::new(1, Config::default(), short_link(), false);
+    let (key, _, listener) = world.open(Settings::default(), Settings::default());
+    let restored = |world: &World, side: usize| {
+        let mut saved = world.hosts[side].stack.save();
+        for place in &mut saved.connections {
+            let agreed = &mut place.value.as_mut().expect("it is open").agreed;
+            (agreed.mtus, agreed.segment_bytes) = ((9000, 9000), u16::MAX);
+        }
+        saved.listeners.iter_mut().flat_map(|it| &mut it.value).for_each(|it| it.mtu = 9000);
+        Stack::restore(saved, Config::default(), 1400, world.now).expect("nothing contradicts")
+    };
+    world.hosts[0].stack = restored(&world, 0);
+    assert_eq!(world.hosts[0].stack.info(key).expect("ours").segment_bytes, 1400 - 40 - 12);
+    // Nor does a listener offer more.
+    world.hosts[1].stack = restored(&world, 1);
+    let (now, [client, server]) = (world.now, &mut world.hosts);
+    let from = SocketAddr::new(client.address.ip(), 7000);
+    client.stack.connect(now, from, server.address, 1500, Settings::default()).expect("room");
+    client.transmit(now).iter().for_each(|packet| server.receive(now, packet));
+    let offered = server.stack.poll_transmit(now, 1).expect("an answer").repr.options;
+    assert_eq!(offered.maximum_segment_size, Some(1400 - 40));
+    assert!(server.stack.listener_settings(listener).is_some());
+}
+
+/// A half-open connection ends, whatever is said of when and how often it was answered.
+#[test]
+fn what_is_half_open_is_given_up_in_time() {
+    for (sent, retries) in [(Time::from_ns(1 << 61), 0), (Time::ZERO, u8::MAX)] {
+        let mut world = World::new(1, Config::default(), short_link(), false);
+        world.open(Settings::default(), Settings::default());
+        let (now, [client, host]) = (world.now, &mut world.hosts);
+        let from = SocketAddr::new(client.address.ip(), 7000);
+        client.stack.connect(now, from, host.address, 1500, Settings::default()).expect("room");
+        client.transmit(now).iter().for_each(|syn| host.receive(now, syn));
+        let mut saved = host.stack.save();
+        (saved.half_open[0].sent, saved.half_open[0].retries) = (sent, retries);
+        host.stack = Stack::restore(saved, Config::default(), 1500, now).expect("it may be");
+        assert!(host.stack.save().half_open[0].retries <= Config::default().syn_ack_retries);
+        let mut answers = 0;
+        while host.stack.waiting().0 > 0 {
+            let time = host.stack.next_timeout();
+            assert!(time.since(now) < 100 * SECOND, "it stays");
+            host.stack.handle_timeouts(time);
+            answers += host.transmit(time).len();
+        }
+        assert!(answers <= 6, "{answers}");
+    }
 }
 
 /// A peer that is silent is given up when it should be, however often the host is saved meanwhile.

@@ -120,3 +120,45 @@ fn what_was_sent_again_has_bounded_books() {
         assert!(board.resent() <= 2, "{} at {una}", board.resent());
     }
 }
+
+/// RFC 8985, section 6.2, step 5: what has counted as lost, and does no more since that was found to
+/// be an error, may be lost nevertheless. It was found by a timeout only.
+#[test]
+fn what_counts_as_lost_no_more_is_judged_again() {
+    let (mut board, mut rack) = (Scoreboard::default(), Rack::default());
+    let at = |ms: u64| Time::from_ns(ms * MILLISECOND);
+    for number in 0..4 {
+        board.push(at(1), 1000 * number..1000 * (number + 1));
+    }
+    board.sack(&(3000..4000), &mut Delivered::new(at(2), MILLISECOND), &mut rack);
+    assert_eq!(board.detect_lost(at(2), &rack, &WINDOW).bytes, 3000);
+    assert_eq!(board.resend_lost(at(2), 1000), Some(0..1000));
+    board.forget_lost();
+    // Of the first, which was sent again, something later has to arrive.
+    assert_eq!(board.detect_lost(at(3), &rack, &WINDOW).bytes, 2000);
+    assert_eq!(board.resend_lost(at(4), 1000), Some(1000..2000));
+    board.sack(&(1000..2000), &mut Delivered::new(at(6), MILLISECOND), &mut rack);
+    assert_eq!(board.detect_lost(at(6), &rack, &WINDOW).bytes, 1000);
+    board.forget_lost();
+    assert_eq!(board.detect_lost(at(7), &rack, &WINDOW).bytes, 2000);
+}
+
+/// RFC 2018, section 8: the same for what a receiver has taken back.
+#[test]
+fn what_was_taken_back_is_judged_again() {
+    let (mut board, mut rack) = (Scoreboard::default(), Rack::default());
+    let at = |ms: u64| Time::from_ns(ms * MILLISECOND);
+    for number in 0..3 {
+        board.push(at(1), 1000 * number..1000 * (number + 1));
+    }
+    board.mark_all_lost();
+    (0..3).for_each(|_| assert!(board.resend_lost(at(2), 1000).is_some()));
+    let mut sack = |board: &mut Scoreboard, now, range| {
+        board.sack(&range, &mut Delivered::new(at(now), MILLISECOND), &mut rack);
+        board.detect_lost(at(now), &rack, &WINDOW).bytes
+    };
+    assert_eq!(sack(&mut board, 3, 0..2000), 0);
+    board.mark_first_lost();
+    assert_eq!(board.resend_lost(at(4), 1000), Some(0..1000));
+    assert_eq!(sack(&mut board, 6, 0..1000), 2000);
+}

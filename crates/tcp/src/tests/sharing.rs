@@ -82,7 +82,8 @@ fn connections_are_shared_by_a_hash() {
         let share = had.values().filter(|it| *it == listener).count();
         assert!((140..260).contains(&share), "{share} of 600");
     }
-    host.stack = Stack::restore(host.stack.save(), Config::default(), NOW).expect("as it was");
+    host.stack =
+        Stack::restore(host.stack.save(), Config::default(), 1500, NOW).expect("as it was");
     assert!(connect(&mut host) == had, "all came where they had come before");
     assert_eq!(host.stack.listeners_on(None, 80).count(), 3);
 }
@@ -121,7 +122,7 @@ fn a_cookie_may_come_back_to_another() {
         host.stack.set_config(config);
         let number = begin(&mut host, 1000);
         host.stack.unlisten(NOW, listeners[gone], &mut host.store);
-        host.stack = Stack::restore(host.stack.save(), config, NOW).expect("as it was");
+        host.stack = Stack::restore(host.stack.save(), config, 1500, NOW).expect("as it was");
         finish(&mut host, 1000, number);
         assert_eq!(host.stack.poll_transmit(NOW, 1).map(|it| it.repr), None, "nobody is reset");
         assert_eq!(accept(&mut host, &listeners).len(), 1);
