@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use clearway_channel::burst::SentBurst;
-use clearway_channel::{Command, DaemonEnd, Description, Sizes};
+use clearway_channel::{CHANNEL_MEMORY, Command, DaemonEnd, Description, Sizes};
 use libfuzzer_sys::fuzz_target;
 
 const ENTRIES: usize = 16;
@@ -79,7 +79,7 @@ fn serve(end: &mut DaemonEnd, command: Command) -> bool {
             end.sends_finished(1);
             true
         }
-        Command::Share { offset, length, .. } => {
+        Command::Share { offset, length, .. } | Command::ShareMemory { offset, length, .. } => {
             let mut bytes = vec![0; length as usize];
             end.read(offset, &mut bytes);
             if let Some(description) = Description::of(&bytes) {
@@ -89,8 +89,9 @@ fn serve(end: &mut DaemonEnd, command: Command) -> bool {
             true
         }
         Command::AskWith { offset, length, place, .. } => {
-            let (shared, place) = (end.shared().clone(), place as u32);
-            let fits = u64::from(place) + u64::from(length) <= u64::from(shared.length());
+            let shared = end.memory(CHANNEL_MEMORY).expect("always there").clone();
+            let last = place.checked_add(length.into());
+            let fits = last.is_some_and(|last| last <= shared.length());
             assert_eq!(end.share_sent(offset, length, &shared, place), fits);
             true
         }

@@ -170,6 +170,8 @@ enum clearway_status {
   /* The daemon's policy does not let this user ask for operations; have its administrator add
    * the user to [policy.ask]. */
   CLEARWAY_STATUS_DENIED = 39,
+  /* The channel has no memory of that number; add it first. */
+  CLEARWAY_STATUS_NO_MEMORY = 40,
 };
 
 
@@ -793,13 +795,13 @@ typedef struct clearway_region_options {
    */
   size_t size;
   /**
-   * Where it begins in the channel's shared memory: a multiple of 8.
+   * Where it begins in its memory: a multiple of 8.
    */
-  uint32_t start;
+  uint64_t start;
   /**
    * How many bytes: a multiple of 8.
    */
-  uint32_t length;
+  uint64_t length;
   /**
    * By which others find it, up to 64 bytes; NULL: they do not.
    */
@@ -812,6 +814,11 @@ typedef struct clearway_region_options {
    * How many grants there are, up to 16.
    */
   size_t grant_count;
+  /**
+   * The memory: by clearway_add_memory, or 0 for the part of the channel's own that
+   * clearway_shared_memory tells of.
+   */
+  uint64_t memory;
 } clearway_region_options;
 
 /**
@@ -1600,6 +1607,31 @@ void clearway_vif_release(struct clearway_channel *channel, struct clearway_fram
  * change. Returns 0 or a negative error code.
  */
 int clearway_shared_memory(struct clearway_channel *channel, void **data, size_t *length);
+
+/**
+ * Adds memory of the app's own, all of a memfd, of which pieces can be shared then, and stores its
+ * number (which is never 0), where it is, and how many bytes it has; the last two places may be
+ * NULL. What it holds stays. It stays mapped there until it is removed, or the channel is detached
+ * or attached again; the descriptor may be closed.
+ *
+ * The memfd is one that takes seals (MFD_ALLOW_SEALING) and has a size in whole pages. From now on
+ * its size and its pages are fixed: it is written by mappings that there are already, this one
+ * among them, and in no other way. So it is for one channel, once. Returns 0 or a negative error
+ * code: CLEARWAY_INVALID if it is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's
+ * policy is against it, CLEARWAY_OUT_OF_MEMORY.
+ */
+int clearway_add_memory(struct clearway_channel *channel,
+                        int memfd,
+                        uint64_t *memory,
+                        void **data,
+                        size_t *length);
+
+/**
+ * Takes memory of the app's own back, and unmaps it where clearway_add_memory has told. Its
+ * regions are unshared before. Returns 0 or a negative error code: CLEARWAY_INVALID if a region is
+ * still shared in it, or there is no such memory.
+ */
+int clearway_remove_memory(struct clearway_channel *channel, uint64_t memory);
 
 /**
  * Shares a piece of the channel's memory with those whom `options` names, by the connections of

@@ -3,11 +3,12 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use clearway_client::{
-    ConnectionId, Description, Error, Grant, Grantee, Notified, Operated, Operation,
+    ConnectionId, Description, Error, Grant, Grantee, MemoryId, Notified, Operated, Operation,
     OperationStatus, RegionId, Rights,
 };
 
@@ -177,16 +178,19 @@ pub struct clearway_grant {
 pub struct clearway_region_options {
     /// `sizeof(struct clearway_region_options)`.
     pub size: usize,
-    /// Where it begins in the channel's shared memory: a multiple of 8.
-    pub start: u32,
+    /// Where it begins in its memory: a multiple of 8.
+    pub start: u64,
     /// How many bytes: a multiple of 8.
-    pub length: u32,
+    pub length: u64,
     /// By which others find it, up to 64 bytes; NULL: they do not.
     pub name: *const c_char,
     /// Who may do what.
     pub grants: *const clearway_grant,
     /// How many grants there are, up to 16.
     pub grant_count: usize,
+    /// The memory: by clearway_add_memory, or 0 for the part of the channel's own that
+    /// clearway_shared_memory tells of.
+    pub memory: u64,
 }
 
 /// Stores where the memory is that the channel can share (`shared_bytes` of its options), and how
@@ -212,6 +216,65 @@ pub unsafe extern "C" fn clearway_shared_memory(
         // SAFETY: the caller's promise.
         unsafe { pointer::store(length, shared.length() as usize) };
         Ok(())
+    })
+}
+
+/// Adds memory of the app's own, all of a memfd, of which pieces can be shared then, and stores its
+/// number (which is never 0), where it is, and how many bytes it has; the last two places may be
+/// NULL. What it holds stays. It stays mapped there until it is removed, or the channel is detached
+/// or attached again; the descriptor may be closed.
+///
+/// The memfd is one that takes seals (MFD_ALLOW_SEALING) and has a size in whole pages. From now on
+/// its size and its pages are fixed: it is written by mappings that there are already, this one
+/// among them, and in no other way. So it is for one channel, once. Returns 0 or a negative error
+/// code: CLEARWAY_INVALID if it is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's
+/// policy is against it, CLEARWAY_OUT_OF_MEMORY.
+///
+/// # Safety
+/// Pointers are NULL or valid; `memfd` is an open descriptor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_add_memory(
+    channel: *mut clearway_channel,
+    memfd: c_int,
+    memory: *mut u64,
+    data: *mut *mut c_void,
+    length: *mut usize,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        if memory.is_null() || memfd < 0 {
+            return Err(pointer::invalid("memory is NULL, or memfd is no descriptor"));
+        }
+        // SAFETY: not negative; that it is open is the caller's promise.
+        let added = channel.add_memory(unsafe { BorrowedFd::borrow_raw(memfd) })?;
+        let shared = channel.memory(added);
+        let place = shared.as_ref().map_or(null_mut(), |shared| shared.as_ptr().cast());
+        // SAFETY: not null; valid by the caller's promise.
+        unsafe { pointer::store(memory, added.as_u64()) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(data, place) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(length, shared.map_or(0, |it| it.length() as usize)) };
+        Ok(())
+    })
+}
+
+/// Takes memory of the app's own back, and unmaps it where clearway_add_memory has told. Its
+/// regions are unshared before. Returns 0 or a negative error code: CLEARWAY_INVALID if a region is
+/// still shared in it, or there is no such memory.
+///
+/// # Safety
+/// `channel` is NULL or valid; nobody uses the memory where it was mapped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_remove_memory(
+    channel: *mut clearway_channel,
+    memory: u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.remove_memory(MemoryId::from_u64(memory))
     })
 }
 
@@ -245,7 +308,9 @@ pub unsafe extern "C" fn clearway_share(
         let piece = options.start..end.ok_or_else(|| pointer::invalid("the region is too long"))?;
         // SAFETY: the caller's promise about the fields.
         let description = unsafe { describe(options) }?;
-        let shared = channel.share(piece, &description, pointer::timeout(timeout_ns))?;
+        let memory = MemoryId::from_u64(options.memory);
+        let timeout = pointer::timeout(timeout_ns);
+        let shared = channel.share_in(memory, piece, &description, timeout)?;
         // SAFETY: the caller's promise.
         unsafe { pointer::store(region, shared.as_u64()) };
         Ok(())

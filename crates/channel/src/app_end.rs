@@ -197,12 +197,12 @@ impl AppEnd {
     #[inline]
     pub fn next_received(&mut self) -> Option<Received> {
         let (upper, entry) = self.completions.peek().ok()??;
-        let told = Completion::decode_received(upper, entry, self.receive.bytes.length())?;
+        let told = Completion::decode_received(upper, entry, self.sizes.receive_pool_bytes)?;
         let Completion::Received { connection, stream, offset, length, buffer, sent } = told else {
             return None;
         };
         prefetch(self.completions.entry_ahead(1));
-        self.receive.bytes.prefetch(offset);
+        self.receive.bytes.prefetch(offset as usize);
         self.completions.advance();
         let bytes = Granted::new(offset, length, buffer, self.grant_tag);
         Some(Received { connection, stream, sent, bytes })
@@ -245,13 +245,13 @@ impl AppEnd {
             Err(_) => return Err(Corrupt),
         };
         let completion =
-            Completion::decode(upper, entry, self.receive.bytes.length()).map_err(|_| Corrupt)?;
+            Completion::decode(upper, entry, self.sizes.receive_pool_bytes).map_err(|_| Corrupt)?;
         prefetch(self.completions.entry_ahead(1));
         if let Completion::Received { offset, .. }
         | Completion::Frames { offset, .. }
         | Completion::TcpReceived { offset, .. } = completion
         {
-            self.receive.bytes.prefetch(offset);
+            self.receive.bytes.prefetch(offset as usize);
         }
         self.completions.advance();
         Ok(Some(completion))
@@ -288,7 +288,7 @@ impl AppEnd {
         // SAFETY: the pool hands out each of its bytes once, extents cannot be copied, and a
         // `TransmitBuffer` has swallowed its extent; so no other reference to these bytes can
         // exist while `self` is borrowed. The daemon never writes the transmit pool.
-        unsafe { self.transmit.bytes.slice_mut(extent.offset(), extent.length()) }
+        unsafe { self.transmit.bytes.slice_mut(extent.offset() as usize, extent.length() as usize) }
     }
 
     /// The extent as a buffer that owns its bytes and does not borrow the channel.
@@ -306,7 +306,7 @@ impl AppEnd {
         // and the daemon writes a buffer only before it tells of it and after its release (see
         // `memory.rs`). It is not released: what names it is here, cannot be copied, and ends in
         // the release.
-        unsafe { self.receive.bytes.slice(granted.offset, granted.length) }
+        unsafe { self.receive.bytes.slice(granted.offset as usize, granted.length as usize) }
     }
 
     /// Received bytes as a buffer that does not borrow the channel, and gives itself back when it

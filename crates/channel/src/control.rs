@@ -4,8 +4,9 @@
 //! A Unix socket of type `SOCK_SEQPACKET`; one JSON object per packet; a reply for each request, in
 //! order (only `status` may be answered in several packets). `attached` carries three descriptors:
 //! memory, the daemon's doorbell, the app's doorbell. The app maps the memory, seals it, and says
-//! `mapped`; an engine serves the channel from then on. Nothing else carries descriptors, and a
-//! daemon ends a connection on which an app sends one. One channel per connection, and the end of
+//! `mapped`; an engine serves the channel from then on. `bring_memory` carries a socket, by which
+//! the app sends a memfd of its own. Nothing else carries descriptors, and a daemon ends a
+//! connection on which an app sends one. One channel per connection, and the end of
 //! the connection is the end of the session: that is how each side learns of the other's death.
 //!
 //! Parsing is a pure function of the bytes ([`Request::parse`], [`Reply::parse`]); moving packets
@@ -17,6 +18,7 @@ use std::ops::RangeInclusive;
 use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::layout::PAGE_BYTES;
 use crate::{Code, Sizes, Understood, Versions};
 
 mod path;
@@ -57,6 +59,12 @@ pub enum Request {
     Mapped(Empty),
     /// The app ends, or lets the channel go, in good order. Not answered. After `mapped`.
     Leave(Leave),
+    /// Adds memory of the app's own that it can share. After `mapped`.
+    AddMemory(AddMemory),
+    /// The memory was sent by the socket that came with `bring_memory`.
+    MemorySent(Empty),
+    /// Takes memory of the app's own back, in which no region is shared any more.
+    RemoveMemory(RemoveMemory),
     /// Accepts connections to a port. After `mapped`.
     Listen(Listen),
     /// Stops accepting.
@@ -89,6 +97,12 @@ pub enum Reply {
     Attached(Attached),
     /// An engine serves the channel.
     Mapped(Empty),
+    /// The memory is to be sent: a socket comes with it, which takes one packet with a memfd.
+    BringMemory(Empty),
+    /// The memory can be shared.
+    MemoryAdded(MemoryAdded),
+    /// The memory is the app's alone.
+    MemoryRemoved(Empty),
     /// The port is open.
     Listening(Listening),
     /// The port is closed.
@@ -150,6 +164,22 @@ fn said_to_all_releases<S: Serializer>(sizes: &Sizes, serializer: S) -> Result<S
 pub struct Leave {
     /// How long that may take; the daemon bounds it.
     pub linger_ms: u32,
+}
+
+/// Adds memory of the app's own, a memfd of which the size is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddMemory {
+    /// Its size: a multiple of 4096, above 0.
+    pub bytes: u64,
+}
+
+/// Takes memory of the app's own back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveMemory {
+    /// From `memory_added`.
+    pub memory: u64,
 }
 
 /// Accepts connections to a port.
@@ -226,6 +256,13 @@ pub struct Attached {
     /// How large it is (the daemon may have lowered what was asked).
     #[serde(serialize_with = "said_to_all_releases")]
     pub sizes: Sizes,
+}
+
+/// The memory that was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryAdded {
+    /// Names it in `ShareMemory` and `remove_memory`; never 0.
+    pub memory: u64,
 }
 
 /// The port that was opened.
@@ -306,9 +343,12 @@ impl Request {
             Self::OpenVif(open) => open.check()?,
             Self::OpenCapture(open) => open.check()?,
             Self::OpenTcpPort(open) => open.check()?,
+            Self::AddMemory(add) => add.check()?,
             Self::Listen(_)
             | Self::Unlisten(_)
             | Self::Mapped(_)
+            | Self::MemorySent(_)
+            | Self::RemoveMemory(_)
             | Self::Leave(_)
             | Self::CloseVif(_)
             | Self::RevokeVif(_)
@@ -354,6 +394,15 @@ impl Attach {
         }
         if matches!(&self.layout, Understood::Hash(hash) if hash.len() > 64) {
             return range("layout", "at most 64 bytes");
+        }
+        Ok(())
+    }
+}
+
+impl AddMemory {
+    fn check(self) -> Result<(), ParseError> {
+        if self.bytes == 0 || !self.bytes.is_multiple_of(PAGE_BYTES as u64) {
+            return range("bytes", "a multiple of 4096 above 0");
         }
         Ok(())
     }

@@ -23,10 +23,12 @@ use crate::{Command, Completion, Next, Shared, Sizes, Violation, barrier, closin
 
 mod buffers;
 mod frames;
+mod memories;
 mod state;
 use buffers::Buffers;
 pub use buffers::{Buffer, Released};
 pub use frames::BurstBuffer;
+use memories::Memories;
 pub use state::{BufferState, DaemonEndState, Remains};
 
 /// The daemon's end of a channel: takes commands, gives completions, owns the receive pool.
@@ -45,7 +47,7 @@ pub struct DaemonEnd {
     completions: Producer<SharedRing>,
     transmit: Bytes,
     receive: Bytes,
-    shared: Shared,
+    memories: Memories,
     buffers: Buffers,
     sends_outstanding: u32,
     /// Completions were written since the last flush.
@@ -71,6 +73,14 @@ pub struct Handover {
     pub daemon_doorbell: OwnedFd,
     /// What the app waits on.
     pub app_doorbell: OwnedFd,
+}
+
+impl Handover {
+    /// The descriptors in their order.
+    #[must_use]
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.memory.as_fd(), self.daemon_doorbell.as_fd(), self.app_doorbell.as_fd()]
+    }
 }
 
 /// Why a channel cannot be used.
@@ -143,6 +153,8 @@ impl DaemonEnd {
         buffers: Buffers,
     ) -> Self {
         let areas = *memory.areas();
+        let own = Bytes::new(&memory, areas.shared_memory, sizes.shared_bytes);
+        let memories = Memories::new(Shared::new(own));
         let submission = SharedRing::new(
             &memory,
             areas.submission_ring,
@@ -160,7 +172,7 @@ impl DaemonEnd {
             completions: Producer::new(completion, sizes.completion_entries),
             transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
             receive: Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
-            shared: Shared::new(Bytes::new(&memory, areas.shared_memory, sizes.shared_bytes)),
+            memories,
             buffers,
             sends_outstanding: 0,
             dirty: false,
@@ -197,10 +209,10 @@ impl DaemonEnd {
             }
             Err(_) => return Next::Other,
         };
-        let submitted = Command::decode_send(upper, entry, self.transmit.length());
+        let submitted = Command::decode_send(upper, entry, self.sizes.transmit_pool_bytes);
         let Some(submitted) = submitted else { return Next::Other };
         prefetch(self.commands.entry_ahead(1));
-        self.transmit.prefetch(submitted.offset);
+        self.transmit.prefetch(submitted.offset as usize);
         self.sends_outstanding += 1;
         self.commands.advance();
         Next::Message(submitted)
@@ -222,7 +234,7 @@ impl DaemonEnd {
             }
             Err(BadTurn { found, expected }) => return Err(Violation::Turn { found, expected }),
         };
-        let command = Command::decode(upper, entry, self.transmit.length())?;
+        let command = Command::decode(upper, entry, self.sizes.transmit_pool_bytes)?;
         prefetch(self.commands.entry_ahead(1));
         if let Command::Send { offset, .. }
         | Command::SendFrames { offset, .. }
@@ -231,7 +243,7 @@ impl DaemonEnd {
             if self.sends_outstanding >= OUTSTANDING_SENDS_MAX {
                 return Err(Violation::TooManySends);
             }
-            self.transmit.prefetch(offset);
+            self.transmit.prefetch(offset as usize);
             self.sends_outstanding += 1;
         }
         self.commands.advance();
@@ -289,7 +301,7 @@ impl DaemonEnd {
     #[inline]
     pub fn write(&mut self, buffer: Buffer, at: u32, bytes: &[u8]) {
         buffer.check(at, bytes.len());
-        self.receive.write(buffer.offset + at, bytes);
+        self.receive.write(buffer.at(at), bytes);
     }
 
     /// The app holds this buffer from now on, until it releases it.
@@ -313,13 +325,13 @@ impl DaemonEnd {
     /// `Send` only. The app may still be writing there; that is its own loss.
     #[inline]
     pub fn read(&self, offset: u32, into: &mut [u8]) {
-        self.transmit.read(offset, into);
+        self.transmit.read(offset as usize, into);
     }
 
     /// Asks the processor to load the bytes at `offset` of the transmit pool soon.
     #[inline]
     pub fn prefetch(&self, offset: u32) {
-        self.transmit.prefetch(offset);
+        self.transmit.prefetch(offset as usize);
     }
 
     /// Copies bytes of this app's transmit pool straight into a buffer of another app's receive
@@ -327,27 +339,44 @@ impl DaemonEnd {
     #[inline]
     pub fn copy_to(&self, offset: u32, length: u32, to: &mut DaemonEnd, buffer: Buffer, at: u32) {
         buffer.check(at, length as usize);
-        self.transmit.copy_to(offset, length, &to.receive, buffer.offset + at);
+        self.transmit.copy_to(offset as usize, length as usize, &to.receive, buffer.at(at));
     }
 
     /// The same for an app that talks to itself.
     #[inline]
     pub fn copy_within(&mut self, offset: u32, length: u32, buffer: Buffer, at: u32) {
         buffer.check(at, length as usize);
-        self.transmit.copy_to(offset, length, &self.receive, buffer.offset + at);
+        self.transmit.copy_to(offset as usize, length as usize, &self.receive, buffer.at(at));
     }
 
-    /// What the app shares with its peers.
+    /// Memory that the app can share with its peers, by its number. [`CHANNEL_MEMORY`] is always
+    /// there, if without bytes.
+    ///
+    /// [`CHANNEL_MEMORY`]: crate::CHANNEL_MEMORY
     #[inline]
     #[must_use]
-    pub fn shared(&self) -> &Shared {
-        &self.shared
+    pub fn memory(&self, number: u64) -> Option<&Shared> {
+        self.memories.find(number)
+    }
+
+    /// The app has one more, of this number, which none had before.
+    ///
+    /// # Errors
+    /// If it has [`MEMORIES_MAX`](crate::MEMORIES_MAX) already, or one of this number: gives the
+    /// memory back.
+    pub fn add_memory(&mut self, number: u64, shared: Shared) -> Result<(), Shared> {
+        self.memories.add(number, shared)
+    }
+
+    /// The app has none of this number any more. Who drops it last unmaps it, which takes time.
+    pub fn remove_memory(&mut self, number: u64) -> Option<Shared> {
+        self.memories.remove(number)
     }
 
     /// Copies bytes of the transmit pool into shared memory, this app's or another's. False if
     /// there is no room for them. Panics if they are not in the pool.
-    pub fn share_sent(&self, offset: u32, length: u32, to: &Shared, at: u32) -> bool {
-        to.write_from(at, &self.transmit, offset, length)
+    pub fn share_sent(&self, offset: u32, length: u32, to: &Shared, at: u64) -> bool {
+        to.write_from(at, &self.transmit, offset as usize, length as usize)
     }
 
     /// The same with bytes of a buffer, `from` bytes from its start.
@@ -357,24 +386,24 @@ impl DaemonEnd {
         from: u32,
         length: u32,
         to: &Shared,
-        at: u32,
+        at: u64,
     ) -> bool {
         buffer.check(from, length as usize);
-        to.write_from(at, &self.receive, buffer.offset + from, length)
+        to.write_from(at, &self.receive, buffer.at(from), length as usize)
     }
 
     /// Copies bytes of shared memory, this app's or another's, into a buffer. False if they are not
     /// all there.
-    pub fn write_shared(&mut self, buffer: Buffer, from: &Shared, at: u32, length: u32) -> bool {
+    pub fn write_shared(&mut self, buffer: Buffer, from: &Shared, at: u64, length: u32) -> bool {
         buffer.check(0, length as usize);
-        from.read_into(at, length, &self.receive, buffer.offset)
+        from.read_into(at, length as usize, &self.receive, buffer.at(0))
     }
 
     /// Copies bytes of a buffer that the engine holds, `at` bytes from its start. The app may be
     /// writing there; that is its own loss.
     pub fn read_received(&self, buffer: Buffer, at: u32, into: &mut [u8]) {
         buffer.check(at, into.len());
-        self.receive.read(buffer.offset + at, into);
+        self.receive.read(buffer.at(at), into);
     }
 
     /// Wakes the app if it sleeps and there is something new for it. True if there is something

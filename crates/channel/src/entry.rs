@@ -340,6 +340,31 @@ entries! {
                 peer: SocketAddr
             }
         }
+        /// Shares a piece of any memory of the channel; `Shared` answers with the same token.
+        SHARE_MEMORY = 22 => ShareMemory {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// Where the description starts in the transmit pool; see `operation.rs`.
+                offset: u32,
+                /// Bytes of it.
+                length: u32
+            }
+            3 {
+                /// Which memory: 0 for the channel's own, or the number of one that was added.
+                memory: u64
+            }
+            4 {
+                /// Where the region starts in it, a multiple of 8.
+                start: u64
+            }
+            5 {
+                /// Bytes of the region, a multiple of 8.
+                bytes: u64
+            }
+        } [check_description(offset, length)]
     }
 }
 

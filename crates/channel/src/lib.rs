@@ -79,6 +79,8 @@ pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
     OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes, Understood, VersionMismatch, Versions,
 };
+#[cfg(not(any(loom, miri)))]
+pub use memory::NotShareable;
 #[cfg(not(loom))]
 pub use memory::fetch;
 pub use operation::{
@@ -89,5 +91,5 @@ pub use operation::{
 pub use pool::{NotAllocated, Pool};
 pub use processor::current_processor;
 #[cfg(not(loom))]
-pub use shared::{Shared, WORDS_BYTES_MAX};
+pub use shared::{CHANNEL_MEMORY, MEMORIES_MAX, Shared, WORDS_BYTES_MAX};
 pub use violation::Violation;

@@ -23,17 +23,28 @@ use crate::layout::{
 use crate::ring::{Entry, RingMemory};
 
 #[cfg(not(miri))]
+mod adopted;
+#[cfg(not(miri))]
 mod mapped;
+#[cfg(not(miri))]
+pub use adopted::NotShareable;
+#[cfg(not(miri))]
+pub(crate) use adopted::{adopt, offer};
 #[cfg(not(miri))]
 pub(crate) use mapped::{create, open};
 
-/// A mapping of the whole channel, unmapped when the last user is gone.
+/// The whole channel.
 pub(crate) struct Memory {
-    base: NonNull<u8>,
-    bytes: usize,
+    mapping: Arc<Mapping>,
     areas: Areas,
     /// Of the layout: what the app understands.
     version: u32,
+}
+
+/// Bytes that others may read and write, unmapped when the last user is gone.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
     origin: Origin,
 }
 
@@ -46,23 +57,52 @@ enum Origin {
     Heap,
 }
 
-// SAFETY: `Memory` is a base address and constants. What it points to is mapped for as long as it
+// SAFETY: `Mapping` is a base address and constants. What it points to is mapped for as long as it
 // lives, in every thread; access goes through atomics, or through raw copies whose exclusion the
 // ends (one thread each) and the contract between the two processes provide.
-unsafe impl Send for Memory {}
-// SAFETY: as above; no method of `Memory` hands out a reference to bytes that can change.
-unsafe impl Sync for Memory {}
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method of `Mapping` hands out a reference to bytes that can change.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Zeroed ordinary memory.
+    #[cfg(test)]
+    pub(crate) fn heap(bytes: usize) -> Arc<Self> {
+        // SAFETY: the layout has a size above zero.
+        let base = unsafe { std::alloc::alloc_zeroed(heap_layout(bytes)) };
+        let base = NonNull::new(base).expect("memory for a test");
+        Arc::new(Self { base, bytes, origin: Origin::Heap })
+    }
+
+    /// The `u64` at `offset`.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset + size_of::<u64>() <= self.bytes && offset.is_multiple_of(8));
+        // SAFETY: inside the mapping (asserted), aligned (the base is page-aligned), valid for the
+        // life of `self`; an `AtomicU64` may be shared with another process.
+        unsafe { self.base.add(offset).cast().as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        match self.origin {
+            #[cfg(not(miri))]
+            Origin::Mapped => mapped::unmap(self.base, self.bytes),
+            #[cfg(test)]
+            // SAFETY: allocated in `heap` with the same layout; nobody else has it any more.
+            Origin::Heap => unsafe {
+                std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.bytes));
+            },
+        }
+    }
+}
 
 impl Memory {
     /// Zeroed ordinary memory laid out as a channel.
     #[cfg(test)]
     pub(crate) fn heap(sizes: &Sizes) -> Arc<Self> {
-        let areas = Areas::new(sizes);
-        // SAFETY: the layout has a size above zero.
-        let base = unsafe { std::alloc::alloc_zeroed(heap_layout(areas.total_bytes)) };
-        let base = NonNull::new(base).expect("memory for a test");
-        let (bytes, version) = (areas.total_bytes, Versions::DAEMON.max);
-        let memory = Self { base, bytes, areas, version, origin: Origin::Heap };
+        let (areas, version) = (Areas::new(sizes), Versions::DAEMON.max);
+        let memory = Self { mapping: Mapping::heap(areas.total_bytes), areas, version };
         memory.write_header(sizes);
         Arc::new(memory)
     }
@@ -72,7 +112,7 @@ impl Memory {
         use core::sync::atomic::Ordering::Relaxed;
         self.word(HEADER_MAGIC).store(MAGIC, Relaxed);
         self.word(HEADER_LAYOUT).store(layout_of(self.version), Relaxed);
-        self.word(HEADER_TOTAL_BYTES).store(self.bytes as u64, Relaxed);
+        self.word(HEADER_TOTAL_BYTES).store(self.mapping.bytes as u64, Relaxed);
         for (index, value) in header_sizes(sizes).into_iter().enumerate() {
             self.word(HEADER_SIZES + 8 * index).store(value, Relaxed);
         }
@@ -99,7 +139,7 @@ impl Memory {
         let version = version_of(word(HEADER_LAYOUT))?;
         let is_as_told = word(HEADER_MAGIC) == MAGIC
             && Versions::APP.contains(version)
-            && word(HEADER_TOTAL_BYTES) == self.bytes as u64
+            && word(HEADER_TOTAL_BYTES) == self.mapping.bytes as u64
             && header_sizes(sizes)
                 .into_iter()
                 .enumerate()
@@ -110,23 +150,20 @@ impl Memory {
             let at = region_at(index);
             *region = Region { kind: word(at), offset: word(at + 8), length: word(at + 16) };
         }
-        let areas = Areas::find(sizes, &regions[..count], self.bytes);
+        let areas = Areas::find(sizes, &regions[..count], self.mapping.bytes);
         areas.filter(|_| is_as_told).map(|areas| (version, areas))
     }
 
     /// The `u64` at `offset`, for tests that play a hostile app as well.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset + size_of::<u64>() <= self.bytes && offset.is_multiple_of(8));
-        // SAFETY: inside the mapping (asserted), aligned (the base is page-aligned), valid for the
-        // life of `self`; an `AtomicU64` may be shared with another process.
-        unsafe { self.base.add(offset).cast().as_ref() }
+        self.mapping.word(offset)
     }
 
     /// The sync word at `offset`.
     pub(crate) fn sync_word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset + size_of::<u32>() <= self.bytes && offset.is_multiple_of(4));
-        // SAFETY: as in `word`.
-        unsafe { self.base.add(offset).cast().as_ref() }
+        assert!(offset + size_of::<u32>() <= self.mapping.bytes && offset.is_multiple_of(4));
+        // SAFETY: as in `Mapping::word`.
+        unsafe { self.mapping.base.add(offset).cast().as_ref() }
     }
 
     pub(crate) fn areas(&self) -> &Areas {
@@ -136,20 +173,6 @@ impl Memory {
     /// Of the layout.
     pub(crate) fn version(&self) -> u32 {
         self.version
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        match self.origin {
-            #[cfg(not(miri))]
-            Origin::Mapped => mapped::unmap(self.base, self.bytes),
-            #[cfg(test)]
-            // SAFETY: allocated in `heap` with the same layout; nobody else has it any more.
-            Origin::Heap => unsafe {
-                std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.bytes));
-            },
-        }
     }
 }
 
@@ -187,11 +210,11 @@ impl SharedRing {
     /// The ring of `entry_count` entries at `offset`, whose head is the sync word at `head`.
     pub(crate) fn new(memory: &Arc<Memory>, offset: usize, entry_count: u32, head: usize) -> Self {
         let bytes = entry_count as usize * ENTRY_BYTES;
-        assert!(entry_count.is_power_of_two() && offset + bytes <= memory.bytes);
+        assert!(entry_count.is_power_of_two() && offset + bytes <= memory.mapping.bytes);
         assert!(offset.is_multiple_of(ENTRY_BYTES));
         Self {
             // SAFETY: inside the mapping (asserted).
-            entries: unsafe { memory.base.add(offset) }.cast(),
+            entries: unsafe { memory.mapping.base.add(offset) }.cast(),
             entry_count,
             head: NonNull::from(memory.sync_word(head)),
             _memory: Arc::clone(memory),
@@ -216,26 +239,31 @@ impl RingMemory for SharedRing {
     }
 }
 
-/// A pool's bytes in shared memory.
+/// Bytes of a mapping: a pool's, or those of shared memory.
 #[derive(Clone)]
 pub(crate) struct Bytes {
     base: NonNull<u8>,
-    length: u32,
-    _memory: Arc<Memory>,
+    length: usize,
+    _mapping: Arc<Mapping>,
 }
 
-// SAFETY: a pointer into a `Memory`, which is `Send` and kept alive.
+// SAFETY: a pointer into a `Mapping`, which is `Send` and kept alive.
 unsafe impl Send for Bytes {}
 // SAFETY: shared access is reading, whose exclusion is the contract in the module's comment.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
     /// The `length` bytes at `offset`.
-    pub(crate) fn new(memory: &Arc<Memory>, offset: usize, length: u32) -> Self {
-        assert!(offset + length as usize <= memory.bytes);
+    pub(crate) fn new(memory: &Memory, offset: usize, length: u32) -> Self {
+        Self::of(&memory.mapping, offset, length as usize)
+    }
+
+    /// The `length` bytes at `offset` of a mapping.
+    pub(crate) fn of(mapping: &Arc<Mapping>, offset: usize, length: usize) -> Self {
+        assert!(length <= mapping.bytes && offset <= mapping.bytes - length);
         // SAFETY: inside the mapping (asserted).
-        let base = unsafe { memory.base.add(offset) };
-        Self { base, length, _memory: Arc::clone(memory) }
+        let base = unsafe { mapping.base.add(offset) };
+        Self { base, length, _mapping: Arc::clone(mapping) }
     }
 
     /// Where they begin.
@@ -246,7 +274,7 @@ impl Bytes {
     /// Copies bytes out. The other process may be writing them: what arrives is then a mixture,
     /// which is that process's own loss; the bytes are checked nowhere before they are copied.
     #[inline]
-    pub(crate) fn read(&self, offset: u32, into: &mut [u8]) {
+    pub(crate) fn read(&self, offset: usize, into: &mut [u8]) {
         let (from, length) = (self.at(offset, into.len()), into.len());
         // SAFETY: `at` asserted the range. The ranges do not overlap: `into` is private memory.
         // A concurrent writer is another process, outside of what the compiler can see; any byte
@@ -258,22 +286,22 @@ impl Bytes {
     /// The word at `offset`, a multiple of 8, loaded once: what the other process writes later
     /// changes nothing any more.
     #[inline]
-    pub(crate) fn load_word(&self, offset: u32) -> u64 {
+    pub(crate) fn load_word(&self, offset: usize) -> u64 {
         self.word(offset).load(core::sync::atomic::Ordering::Relaxed)
     }
 
     /// The word at `offset`, a multiple of 8.
     #[inline]
-    fn word(&self, offset: u32) -> &AtomicU64 {
+    fn word(&self, offset: usize) -> &AtomicU64 {
         &self.words(offset, 1)[0]
     }
 
     /// So many words from `offset` on, a multiple of 8.
     #[inline]
-    fn words(&self, offset: u32, count: usize) -> &[AtomicU64] {
+    fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         let first = self.at(offset, count * size_of::<u64>()).cast::<AtomicU64>();
         assert!(first.is_aligned(), "a word at {offset}");
-        // SAFETY: `at` asserted the range, and alignment was asserted just above; `_memory` keeps
+        // SAFETY: `at` asserted the range, and alignment was asserted just above; `_mapping` keeps
         // the mapping for as long as `self` is borrowed. An `AtomicU64` may be shared with another
         // process.
         unsafe { NonNull::slice_from_raw_parts(first, count).as_ref() }
@@ -282,12 +310,12 @@ impl Bytes {
     /// Loads a word of shared memory, where anybody may write: pairs with what stores it, the app's
     /// code or [`Bytes::store_release`].
     #[inline]
-    pub(crate) fn load_acquire(&self, offset: u32) -> u64 {
+    pub(crate) fn load_acquire(&self, offset: usize) -> u64 {
         self.word(offset).load(core::sync::atomic::Ordering::Acquire)
     }
 
     /// The same for each of several words, in ascending order.
-    pub(crate) fn load_words(&self, offset: u32, into: &mut [[u8; 8]]) {
+    pub(crate) fn load_words(&self, offset: usize, into: &mut [[u8; 8]]) {
         let words = self.words(offset, into.len());
         for (into, word) in into.iter_mut().zip(words) {
             *into = word.load(core::sync::atomic::Ordering::Acquire).to_ne_bytes();
@@ -296,12 +324,12 @@ impl Bytes {
 
     /// Stores a word: pairs with [`Bytes::load_acquire`], and with loads of the app's code.
     #[inline]
-    pub(crate) fn store_release(&self, offset: u32, value: u64) {
+    pub(crate) fn store_release(&self, offset: usize, value: u64) {
         self.word(offset).store(value, core::sync::atomic::Ordering::Release);
     }
 
     /// The same for each of several words, in ascending order.
-    pub(crate) fn store_words(&self, offset: u32, words: &[[u8; 8]]) {
+    pub(crate) fn store_words(&self, offset: usize, words: &[[u8; 8]]) {
         let places = self.words(offset, words.len());
         for (word, place) in words.iter().zip(places) {
             place.store(u64::from_ne_bytes(*word), core::sync::atomic::Ordering::Release);
@@ -310,13 +338,13 @@ impl Bytes {
 
     /// Adds to a word. Returns what it was.
     #[inline]
-    pub(crate) fn fetch_add(&self, offset: u32, addend: u64) -> u64 {
+    pub(crate) fn fetch_add(&self, offset: usize, addend: u64) -> u64 {
         self.word(offset).fetch_add(addend, core::sync::atomic::Ordering::AcqRel)
     }
 
     /// Puts `replacement` into a word that is `expected`. Returns what it was.
     #[inline]
-    pub(crate) fn compare_swap(&self, offset: u32, expected: u64, replacement: u64) -> u64 {
+    pub(crate) fn compare_swap(&self, offset: usize, expected: u64, replacement: u64) -> u64 {
         use core::sync::atomic::Ordering::{AcqRel, Acquire};
         let swapped = self.word(offset).compare_exchange(expected, replacement, AcqRel, Acquire);
         swapped.unwrap_or_else(|found| found)
@@ -324,7 +352,7 @@ impl Bytes {
 
     /// Copies bytes in.
     #[inline]
-    pub(crate) fn write(&self, offset: u32, bytes: &[u8]) {
+    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         // SAFETY: as in `read`, the other way round.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
@@ -332,18 +360,18 @@ impl Bytes {
 
     /// Copies bytes from this memory into that of another channel.
     #[inline]
-    pub(crate) fn copy_to(&self, offset: u32, length: u32, to: &Self, to_offset: u32) {
-        let from = self.at(offset, length as usize);
-        let to = to.at(to_offset, length as usize);
+    pub(crate) fn copy_to(&self, offset: usize, length: usize, to: &Self, to_offset: usize) {
+        let from = self.at(offset, length);
+        let to = to.at(to_offset, length);
         // SAFETY: both ranges were asserted; they may be in one mapping (an app that talks to
         // itself), hence `copy_to`, which allows for overlap. Concurrent writers as in `read`.
-        unsafe { from.copy_to(to, length as usize) }
+        unsafe { from.copy_to(to, length) }
     }
 
     /// Asks the processor to load the line at `offset`, which need not be in range.
     #[inline]
-    pub(crate) fn prefetch(&self, offset: u32) {
-        prefetch(self.base.as_ptr().wrapping_add(offset as usize));
+    pub(crate) fn prefetch(&self, offset: usize) {
+        prefetch(self.base.as_ptr().wrapping_add(offset));
     }
 
     /// The bytes in place.
@@ -352,12 +380,12 @@ impl Bytes {
     /// They are inside of the pool, and nobody writes them for as long as the slice lives (see the
     /// module's comment).
     #[inline]
-    pub(crate) unsafe fn slice(&self, offset: u32, length: u32) -> &[u8] {
-        debug_assert!(u64::from(offset) + u64::from(length) <= self.length.into());
+    pub(crate) unsafe fn slice(&self, offset: usize, length: usize) -> &[u8] {
+        debug_assert!(offset + length <= self.length);
         // SAFETY: the caller upholds both.
         unsafe {
-            let start = self.base.add(offset as usize);
-            core::slice::from_raw_parts(start.as_ptr(), length as usize)
+            let start = self.base.add(offset);
+            core::slice::from_raw_parts(start.as_ptr(), length)
         }
     }
 
@@ -368,29 +396,29 @@ impl Bytes {
     /// for as long as the slice lives.
     #[inline]
     #[allow(clippy::mut_from_ref)] // The pool hands out each byte once; the caller says so.
-    pub(crate) unsafe fn slice_mut(&self, offset: u32, length: u32) -> &mut [u8] {
-        debug_assert!(u64::from(offset) + u64::from(length) <= self.length.into());
+    pub(crate) unsafe fn slice_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+        debug_assert!(offset + length <= self.length);
         // SAFETY: the caller upholds both.
         unsafe {
-            let start = self.base.add(offset as usize);
-            core::slice::from_raw_parts_mut(start.as_ptr(), length as usize)
+            let start = self.base.add(offset);
+            core::slice::from_raw_parts_mut(start.as_ptr(), length)
         }
     }
 
-    pub(crate) fn length(&self) -> u32 {
+    pub(crate) fn length(&self) -> usize {
         self.length
     }
 
     /// The address of `length` bytes at `offset`, which must be in range.
     #[inline]
-    fn at(&self, offset: u32, length: usize) -> NonNull<u8> {
+    fn at(&self, offset: usize, length: usize) -> NonNull<u8> {
         assert!(
-            length <= self.length as usize && offset as usize <= self.length as usize - length,
-            "{length} bytes at {offset} are outside the pool of {} bytes",
+            length <= self.length && offset <= self.length - length,
+            "{length} bytes at {offset} are outside of the {} bytes",
             self.length
         );
         // SAFETY: in range, asserted just above.
-        unsafe { self.base.add(offset as usize) }
+        unsafe { self.base.add(offset) }
     }
 }
 

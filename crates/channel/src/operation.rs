@@ -122,6 +122,7 @@ statuses! {
     Denied = 39,
         "the daemon's policy does not let this user ask for operations; have its administrator \
          add the user to [policy.ask]";
+    NoMemory = 40, "the channel has no memory of that number; add it first";
 }
 
 /// What somebody may do with a region.

@@ -2,14 +2,25 @@
 //! for the engine, peers do. So nobody has a reference to it: words are atomics, and bytes are
 //! copied.
 
+#[cfg(not(miri))]
+use std::os::fd::AsFd;
+
+#[cfg(not(miri))]
+use crate::NotShareable;
 use crate::memory::Bytes;
+
+/// The number of the shared memory that is a part of the channel's own.
+pub const CHANNEL_MEMORY: u64 = 0;
+/// How many memories of its own an app may add to a channel.
+pub const MEMORIES_MAX: usize = 64;
 
 /// Up to so many bytes, at a multiple of 8, are copied word by word, each at once. Longer ones are
 /// copied as the processor does it best.
 pub const WORDS_BYTES_MAX: u32 = 4096;
 
-/// The shared memory of a channel. Cheap to clone; each clone keeps the memory mapped, so that it
-/// can be used wherever the channel is, and after it has ended.
+/// Shared memory of a channel: a part of the channel's own, or a memfd of the app's. Cheap to clone;
+/// each clone keeps the memory mapped, so that it can be used wherever the channel is, and after it
+/// has ended.
 ///
 /// What is outside of it, or a word that is not at a multiple of 8, is `None` or false.
 #[derive(Clone)]
@@ -22,10 +33,31 @@ impl Shared {
         Self { bytes }
     }
 
+    /// A memfd of the app's own, as the app sees it: all of it is mapped, its size is sealed, and
+    /// pages that are missing are made. It may hold something already.
+    ///
+    /// # Errors
+    /// If it is not such as a daemon can secure.
+    #[cfg(not(miri))]
+    pub fn offer(memfd: impl AsFd) -> Result<Self, NotShareable> {
+        crate::memory::offer(memfd.as_fd()).map(Self::new)
+    }
+
+    /// The same as the daemon sees it, which is told how many bytes it has: mapped, sealed against
+    /// what could take a page away, and filled. For a thread on which nobody depends: the app can
+    /// make it wait for as long as it likes.
+    ///
+    /// # Errors
+    /// If it cannot be secured, or is something else than was said.
+    #[cfg(not(miri))]
+    pub fn adopt(memfd: impl AsFd, bytes: u64) -> Result<Self, NotShareable> {
+        crate::memory::adopt(memfd.as_fd(), bytes).map(Self::new)
+    }
+
     /// How many bytes there are.
     #[must_use]
-    pub fn length(&self) -> u32 {
-        self.bytes.length()
+    pub fn length(&self) -> u64 {
+        self.bytes.length() as u64
     }
 
     /// True if there are none: the channel was attached without shared memory.
@@ -41,20 +73,21 @@ impl Shared {
         self.bytes.as_ptr()
     }
 
-    fn holds(&self, offset: u32, length: usize) -> bool {
-        u64::from(offset) + length as u64 <= u64::from(self.length())
+    /// Where `length` bytes at `offset` are, if all are there.
+    fn place(&self, offset: u64, length: usize) -> Option<usize> {
+        let offset = usize::try_from(offset).ok()?;
+        (offset.checked_add(length)? <= self.bytes.length()).then_some(offset)
     }
 
-    fn has_word(&self, offset: u32) -> bool {
-        offset.is_multiple_of(8) && self.holds(offset, 8)
+    /// The same for a word.
+    fn word(&self, offset: u64) -> Option<usize> {
+        self.place(offset, 8).filter(|offset| offset.is_multiple_of(8))
     }
 
     /// Copies bytes out. False, and nothing is copied, if they are not all there.
     #[must_use]
-    pub fn read(&self, offset: u32, into: &mut [u8]) -> bool {
-        if !self.holds(offset, into.len()) {
-            return false;
-        }
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let Some(offset) = self.place(offset, into.len()) else { return false };
         if !is_in_words(offset, into.len()) {
             self.bytes.read(offset, into);
             return true;
@@ -62,17 +95,15 @@ impl Shared {
         let (words, rest) = into.as_chunks_mut::<8>();
         self.bytes.load_words(offset, words);
         if !rest.is_empty() {
-            self.bytes.read(offset + 8 * words.len() as u32, rest);
+            self.bytes.read(offset + 8 * words.len(), rest);
         }
         true
     }
 
     /// Copies bytes in. False, and nothing is copied, if there is not room for all.
     #[must_use]
-    pub fn write(&self, offset: u32, bytes: &[u8]) -> bool {
-        if !self.holds(offset, bytes.len()) {
-            return false;
-        }
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> bool {
+        let Some(offset) = self.place(offset, bytes.len()) else { return false };
         if !is_in_words(offset, bytes.len()) {
             self.bytes.write(offset, bytes);
             return true;
@@ -80,65 +111,59 @@ impl Shared {
         let (words, rest) = bytes.as_chunks::<8>();
         self.bytes.store_words(offset, words);
         if !rest.is_empty() {
-            self.bytes.write(offset + 8 * words.len() as u32, rest);
+            self.bytes.write(offset + 8 * words.len(), rest);
         }
         true
     }
 
     /// Loads a word, once; what is read after that is at least as new (acquire).
     #[must_use]
-    pub fn load(&self, offset: u32) -> Option<u64> {
-        self.has_word(offset).then(|| self.bytes.load_acquire(offset))
+    pub fn load(&self, offset: u64) -> Option<u64> {
+        self.word(offset).map(|offset| self.bytes.load_acquire(offset))
     }
 
     /// Stores a word; who loads it sees what was written before it (release).
     #[must_use]
-    pub fn store(&self, offset: u32, value: u64) -> bool {
-        let is_there = self.has_word(offset);
-        if is_there {
-            self.bytes.store_release(offset, value);
-        }
-        is_there
+    pub fn store(&self, offset: u64, value: u64) -> bool {
+        let Some(offset) = self.word(offset) else { return false };
+        self.bytes.store_release(offset, value);
+        true
     }
 
     /// Adds to a word, wrapping. Returns what it was.
     #[must_use]
-    pub fn fetch_add(&self, offset: u32, addend: u64) -> Option<u64> {
-        self.has_word(offset).then(|| self.bytes.fetch_add(offset, addend))
+    pub fn fetch_add(&self, offset: u64, addend: u64) -> Option<u64> {
+        self.word(offset).map(|offset| self.bytes.fetch_add(offset, addend))
     }
 
     /// Puts `replacement` into a word that is `expected`. Returns what it was.
     #[must_use]
-    pub fn compare_swap(&self, offset: u32, expected: u64, replacement: u64) -> Option<u64> {
-        self.has_word(offset).then(|| self.bytes.compare_swap(offset, expected, replacement))
+    pub fn compare_swap(&self, offset: u64, expected: u64, replacement: u64) -> Option<u64> {
+        self.word(offset).map(|offset| self.bytes.compare_swap(offset, expected, replacement))
     }
 
     /// Copies bytes of a pool in. Panics if they are not in the pool.
-    pub(crate) fn write_from(&self, offset: u32, from: &Bytes, at: u32, length: u32) -> bool {
-        if !self.holds(offset, length as usize) {
-            return false;
-        }
-        if !is_in_words(offset, length as usize) {
-            from.copy_to(at, length, &self.bytes, offset);
+    pub(crate) fn write_from(&self, offset: u64, from: &Bytes, at: usize, length: usize) -> bool {
+        let Some(place) = self.place(offset, length) else { return false };
+        if !is_in_words(place, length) {
+            from.copy_to(at, length, &self.bytes, place);
             return true;
         }
         let mut words = [0; WORDS_BYTES_MAX as usize];
-        let words = &mut words[..length as usize];
+        let words = &mut words[..length];
         from.read(at, words);
         self.write(offset, words)
     }
 
     /// Copies bytes out into a pool. Panics if there is no room for them there.
-    pub(crate) fn read_into(&self, offset: u32, length: u32, into: &Bytes, at: u32) -> bool {
-        if !self.holds(offset, length as usize) {
-            return false;
-        }
-        if !is_in_words(offset, length as usize) {
-            self.bytes.copy_to(offset, length, into, at);
+    pub(crate) fn read_into(&self, offset: u64, length: usize, into: &Bytes, at: usize) -> bool {
+        let Some(place) = self.place(offset, length) else { return false };
+        if !is_in_words(place, length) {
+            self.bytes.copy_to(place, length, into, at);
             return true;
         }
         let mut words = [0; WORDS_BYTES_MAX as usize];
-        let words = &mut words[..length as usize];
+        let words = &mut words[..length];
         let is_read = self.read(offset, words);
         into.write(at, words);
         is_read
@@ -146,7 +171,7 @@ impl Shared {
 }
 
 /// Whether so many bytes are copied word by word.
-const fn is_in_words(offset: u32, length: usize) -> bool {
+const fn is_in_words(offset: usize, length: usize) -> bool {
     offset.is_multiple_of(8) && length <= WORDS_BYTES_MAX as usize
 }
 
@@ -174,15 +199,16 @@ mod tests {
     #[test]
     fn what_is_not_all_inside_is_left_alone() {
         let (shared, pool) = memory();
-        assert_eq!(shared.length(), BYTES);
-        for (offset, length) in [(BYTES, 1), (BYTES - 7, 8), (u32::MAX, 8), (0, BYTES + 1)] {
-            let mut bytes = vec![1; length as usize];
+        assert_eq!(shared.length(), u64::from(BYTES));
+        let end = shared.length();
+        for (offset, length) in [(end, 1), (end - 7, 8), (u64::MAX, 8), (0, BYTES as usize + 1)] {
+            let mut bytes = vec![1; length];
             assert!(!shared.read(offset, &mut bytes) && !shared.write(offset, &bytes));
             assert!(!shared.write_from(offset, &pool, 0, length));
             assert!(!shared.read_into(offset, length, &pool, 0));
             assert!(bytes.iter().all(|byte| *byte == 1));
         }
-        for offset in [4, BYTES - 4, BYTES, u32::MAX - 7, u32::MAX] {
+        for offset in [4, end - 4, end, u64::MAX - 7, u64::MAX] {
             assert_eq!((shared.load(offset), shared.fetch_add(offset, 1)), (None, None));
             assert_eq!((shared.compare_swap(offset, 0, 1), shared.store(offset, 1)), (None, false));
         }
@@ -200,17 +226,19 @@ mod tests {
         assert_eq!(shared.load(8), Some(1));
         // Memory of its own for each length: Miri of 2026-05-19 panics at an atomic store to a word
         // of which a part was written by an atomic store and the rest by a plain copy after it.
-        for (offset, length) in [(0, 24), (8, 13), (3, 8), (0, WORDS_BYTES_MAX), (16, 5000)] {
+        for (offset, length) in
+            [(0, 24), (8, 13), (3, 8), (0, WORDS_BYTES_MAX as usize), (16, 5000)]
+        {
             let (shared, pool) = memory();
             let bytes: Vec<u8> = (0..length).map(|index| (index * 7 + length) as u8).collect();
             assert!(shared.write(offset, &bytes));
-            let mut found = vec![0; length as usize];
+            let mut found = vec![0; length];
             assert!(shared.read(offset, &mut found) && found == bytes, "{length} at {offset}");
             assert!(shared.read_into(offset, length, &pool, 64));
             found.fill(0);
             pool.read(64, &mut found);
             assert!(found == bytes, "{length} at {offset}, to the pool");
-            assert!(shared.write(offset, &vec![0; length as usize]));
+            assert!(shared.write(offset, &vec![0; length]));
             assert!(shared.write_from(offset, &pool, 64, length));
             assert!(shared.read(offset, &mut found) && found == bytes, "and back");
         }

@@ -43,7 +43,8 @@ fn text(regions: &[Value]) -> String {
     if regions.is_empty() {
         return "no memory is shared\n".to_owned();
     }
-    let titles = ["app", "#user", "engine", "name", "#region", "#size", "rights", "#operations"];
+    let titles =
+        ["app", "#user", "engine", "name", "#region", "#memory", "#size", "rights", "#operations"];
     let mut rows = table(&titles);
     for region in regions {
         let number = |key: &str| region[key].as_u64().unwrap_or(0);
@@ -53,6 +54,7 @@ fn text(regions: &[Value]) -> String {
             show(&region["engine"]),
             show(&region["name"]),
             format!("{:x}", number("region")),
+            number("memory").to_string(),
             bytes(number("region_bytes")),
             rights(region),
             count(number("operations_served")),
@@ -77,7 +79,8 @@ mod tests {
     fn status() -> Value {
         let region = |channel: u32, name: &str, grants: &[&str]| {
             json!({
-                "channel": channel, "region": 0x1_0000_0002_u64, "name": name, "start": 0,
+                "channel": channel, "region": 0x1_0000_0002_u64, "name": name, "memory": 31,
+                "start": 0,
                 "region_bytes": 8192, "grants": grants, "operations_served": 1_234_567,
             })
         };
@@ -95,7 +98,8 @@ mod tests {
         let text = text(&owned(&status(), "regions"));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
-        let parts = ["kv", "7", "eth0", "table", "100000002", "anybody: read; 10.0.0.0/8: read"];
+        let parts =
+            ["kv", "7", "eth0", "table", "100000002", " 31 ", "anybody: read; 10.0.0.0/8: read"];
         for part in parts {
             assert!(lines[1].contains(part), "{part} is missing in\n{text}");
         }

@@ -6,6 +6,7 @@ use clearway_client::{
     Channel, ConnectionId, Description, Error, Event, Grant, Grantee, Operation, OperationStatus,
     Pointer, RegionId, Rights, Sizes,
 };
+use rustix::fs::MemfdFlags;
 use support::{Network, PATIENCE, SMALL, clearway};
 
 /// Not a test: the process of an app, see `support::app`.
@@ -30,11 +31,62 @@ fn share_and_connect(
     let mut owner = owners.try_attach("owner", OWNERS).expect("attached");
     let description =
         Description { name: b"all".to_vec(), grants: vec![Grant { to: Grantee::Anybody, rights }] };
-    let region = owner.share(0..SHARED_BYTES, &description, Some(PATIENCE)).expect("shared");
+    let region = owner.share(0..SHARED_BYTES.into(), &description, Some(PATIENCE)).expect("shared");
     owner.listen(4000).expect("listening");
     let mut asker = near.try_attach("asker", ASKERS).expect("attached");
     let connection = asker.connect(owners.at(4000), Some(PATIENCE)).expect("connected");
     (owner, asker, connection, region)
+}
+
+/// A memfd of the owner's, which held something before, is read and changed from both hosts.
+#[test]
+fn memory_of_the_owners_own_is_shared_and_taken_back() {
+    const BYTES: u64 = 4 << 20;
+    let network = Network::start();
+    for is_local in [false, true] {
+        let (mut owner, mut asker, connection, _) =
+            share_and_connect(&network, is_local, Rights::ALL);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = rustix::fs::memfd_create("of-the-app", flags).expect("a memfd");
+        rustix::fs::ftruncate(&memfd, BYTES).expect("its size");
+        rustix::io::pwrite(&memfd, b"before", 64).expect("written");
+        let memory = owner.add_memory(&memfd).expect("added");
+        assert!(owner.add_memory(&memfd).is_err(), "it is shared already");
+        drop(memfd);
+        let grants = vec![Grant { to: Grantee::Anybody, rights: Rights::ALL }];
+        let description = Description { name: b"own".to_vec(), grants };
+        let piece = 64..BYTES;
+        let region = owner.share_in(memory, piece, &description, Some(PATIENCE)).expect("shared");
+        let mut operate = |operation: Operation<'_>| {
+            asker.operate(connection, &operation, Some(PATIENCE)).expect("done")
+        };
+        let found = operate(Operation::Find { name: b"own" });
+        assert_eq!((found.value, found.extra), (region.as_u64(), BYTES - 64));
+        assert_eq!(operate(Operation::Read { region, offset: 0, length: 6 }).bytes(), b"before");
+        let bytes: Vec<u8> = (0..900_000).map(|at: u32| (at % 251) as u8).collect();
+        operate(Operation::Write { region, offset: 8, bytes: &bytes });
+        let shared = owner.memory(memory).expect("added");
+        let mut written = vec![0; bytes.len()];
+        assert!(shared.read(72, &mut written) && written == bytes);
+        let add = operate(Operation::FetchAdd { region, offset: BYTES - 72, addend: 5 });
+        assert_eq!((add.value, shared.load(BYTES - 8)), (0, Some(5)));
+        let host = if is_local { &network.client } else { &network.server };
+        let listed = clearway(&["regions"], host);
+        let listed = String::from_utf8(listed.stdout).expect("text");
+        let number = format!(" {} ", memory.as_u64());
+        let is_it = |line: &str| line.contains(" own ") && line.contains(&number);
+        assert!(listed.lines().any(is_it), "{listed}");
+
+        let refused = owner.remove_memory(memory).expect_err("a region is in it");
+        assert!(refused.to_string().contains("unshare"), "{refused}");
+        owner.unshare(region, Some(PATIENCE)).expect("revoked");
+        owner.remove_memory(memory).expect("nobody can reach it any more");
+        assert!(owner.memory(memory).is_none() && owner.remove_memory(memory).is_err());
+        assert_eq!(shared.load(BYTES - 8), Some(5), "the app keeps it");
+        let again = owner.share_in(memory, 0..8, &description, Some(PATIENCE));
+        let no_memory = OperationStatus::NoMemory;
+        assert!(matches!(again, Err(Error::Operation { status }) if status == no_memory));
+    }
 }
 
 #[test]
@@ -71,8 +123,8 @@ fn memory_is_read_and_changed_while_its_owner_does_nothing() {
         for index in 0..3_u64 {
             let pointer = Pointer { offset: 4096 + 8 * index, length: 8 };
             let word = pointer.to_word().expect("fits");
-            assert!(shared.store(1024 + 16 * index as u32, 10 + index));
-            assert!(shared.store(1032 + 16 * index as u32, word));
+            assert!(shared.store(1024 + 16 * index, 10 + index));
+            assert!(shared.store(1032 + 16 * index, word));
         }
         let (table, target) = (region, region);
         let follow = Operation::IndirectRead { table, offset: 1048, target, length: 8 };

@@ -14,6 +14,7 @@ use crate::address::{ListenAddress, ToPeers};
 use crate::connections::Connections;
 use crate::event::Arrival;
 use crate::host::{Embedded, Host};
+use crate::memories::Memories;
 use crate::operations::Operations;
 use crate::session::{Session, gone, unexpected};
 use crate::tcp::Sockets;
@@ -36,6 +37,7 @@ pub struct Channel {
     pub(crate) connections: Connections,
     pub(crate) vifs: Vifs,
     pub(crate) operations: Operations,
+    pub(crate) memories: Memories,
     pub(crate) tcp: Sockets,
     pub(crate) waiting: Waiting,
     pub(crate) life_check: LifeCheck,
@@ -128,6 +130,7 @@ impl Channel {
             connections: Connections::default(),
             vifs: Vifs::default(),
             operations: Operations::default(),
+            memories: Memories::default(),
             tcp: Sockets::default(),
             waiting: options.waiting,
             life_check: LifeCheck::new(),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clearway_channel::{Code, Corrupt, OpenError};
+use clearway_channel::{Code, Corrupt, NotShareable, OpenError};
 
 use crate::streams::{URGENCY_MAX, WEIGHT_MAX};
 use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, VifId};
@@ -51,6 +51,9 @@ pub enum Error {
         /// Why not.
         code: Code,
     },
+    /// A descriptor cannot be shared memory.
+    #[error("the memory cannot be shared: {0}")]
+    Memory(#[from] NotShareable),
     /// There is no such host, or this is not how one is written.
     #[error("cannot find \"{name}\": {cause}; check its spelling, and try `getent hosts`")]
     UnknownHost {
@@ -221,7 +224,8 @@ impl Error {
             }
             Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
-            Self::Open(OpenError::Io(_)) => Code::OutOfMemory,
+            Self::Open(OpenError::Io(_)) | Self::Memory(NotShareable::Io(_)) => Code::OutOfMemory,
+            Self::Memory(_) => Code::Invalid,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,
         }
     }

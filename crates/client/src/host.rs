@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use clearway_channel::control::{Reply, Request};
+use clearway_channel::{Code, Shared};
 
 use crate::Error;
 use crate::session::Session;
@@ -30,6 +31,15 @@ pub trait Embedded: Send {
     /// If it is refused, or nobody here can do it.
     fn request(&mut self, request: &Request) -> Result<Reply, Error>;
 
+    /// Does the same for memory of the app's own. Returns its number.
+    ///
+    /// # Errors
+    /// As above.
+    fn add_memory(&mut self, _shared: Shared) -> Result<u64, Error> {
+        let message = "this engine takes no memory of the app's own; attach with shared_bytes";
+        Err(Error::Refused { code: Code::Unsupported, message: message.into() })
+    }
+
     /// Fails once the engine has ended the channel.
     ///
     /// # Errors
@@ -48,6 +58,18 @@ impl Host {
         match self {
             Self::Daemon(session) => Ok(session.request(request)?.0),
             Self::Embedded(engine) => engine.request(request),
+        }
+    }
+
+    /// Hands memory of the app's own over, which is mapped as `shared` here. Returns its number.
+    pub(crate) fn add_memory(
+        &mut self,
+        memfd: BorrowedFd<'_>,
+        shared: &Shared,
+    ) -> Result<u64, Error> {
+        match self {
+            Self::Daemon(session) => session.add_memory(memfd, shared.length()),
+            Self::Embedded(engine) => engine.add_memory(shared.clone()),
         }
     }
 

@@ -79,6 +79,7 @@ mod event;
 mod frames;
 mod host;
 mod identity;
+mod memories;
 mod operations;
 mod options;
 mod reattach;
@@ -103,11 +104,14 @@ pub use clearway_channel::{
     BURST_FRAMES_MAX, Code, Ended, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal,
     MESSAGE_BYTES_MAX, Sizes,
 };
-pub use clearway_channel::{Description, Grant, Grantee, OperationStatus, Pointer, Rights, Shared};
+pub use clearway_channel::{
+    Description, Grant, Grantee, NotShareable, OperationStatus, Pointer, Rights, Shared,
+};
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};
 pub use frames::Frames;
 pub use host::Embedded;
+pub use memories::MemoryId;
 pub use operations::{Notified, Operated, Operation, OperationId, RegionId};
 pub use options::{Options, Waiting};
 pub use reattach::{Reattached, Reconnected};

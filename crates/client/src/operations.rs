@@ -12,7 +12,7 @@ use clearway_channel::{
     REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
 };
 
-use crate::{Awaited, Channel, ConnectionId, Error};
+use crate::{Awaited, Channel, ConnectionId, Error, MemoryId};
 use outstanding::Outstanding;
 
 /// Names a region of the app at the other end of a connection, or of this one. It can be sent to
@@ -231,8 +231,8 @@ impl Operations {
 }
 
 impl Channel {
-    /// The memory that this channel can share: `sizes.shared_bytes` of its options. Others read and
-    /// write the shared parts of it at any time.
+    /// The part of the channel's own memory that it can share: `sizes.shared_bytes` of its options.
+    /// Others read and write the shared parts of it at any time.
     #[must_use]
     pub fn shared(&self) -> Shared {
         self.end.shared().clone()
@@ -242,7 +242,18 @@ impl Channel {
     /// connections of this channel.
     pub fn share(
         &mut self,
-        piece: Range<u32>,
+        piece: Range<u64>,
+        description: &Description,
+        timeout: Option<Duration>,
+    ) -> Result<RegionId, Error> {
+        self.share_in(MemoryId::CHANNEL, piece, description, timeout)
+    }
+
+    /// The same with a piece of any memory of the channel: see [`Channel::add_memory`].
+    pub fn share_in(
+        &mut self,
+        memory: MemoryId,
+        piece: Range<u64>,
         description: &Description,
         timeout: Option<Duration>,
     ) -> Result<RegionId, Error> {
@@ -253,7 +264,8 @@ impl Channel {
         let (offset, length) = (extent.offset(), extent.length());
         let (start, bytes) = (piece.start, piece.end.saturating_sub(piece.start));
         let token = self.start_operation(Some(extent));
-        self.submit(&Command::Share { token, offset, length, start, bytes });
+        let memory = memory.as_u64();
+        self.submit(&Command::ShareMemory { token, offset, length, memory, start, bytes });
         self.take_shared(token, timeout).map(RegionId)
     }
 

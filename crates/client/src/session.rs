@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clearway_channel::control::{
-    self, Attach, Attached, Empty, Leave, Packet, Refusal, Reply, Request,
+    self, AddMemory, Attach, Attached, Empty, Leave, MemoryAdded, Packet, Refusal, Reply, Request,
 };
 use clearway_channel::{AppEnd, Code, Handover, exit};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -64,6 +64,21 @@ impl Session {
                 exit::leave_at_exit(&self.socket, self.last_will());
                 Ok((end, engine_name))
             }
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Hands over a memfd of so many bytes, by a socket that the daemon makes for it: the control
+    /// connection takes no descriptors. Returns the number of the memory.
+    pub(crate) fn add_memory(&mut self, memfd: BorrowedFd<'_>, bytes: u64) -> Result<u64, Error> {
+        let (reply, descriptors) = self.request(&Request::AddMemory(AddMemory { bytes }))?;
+        let Reply::BringMemory(Empty {}) = reply else { return Err(unexpected(&reply)) };
+        let Some(socket) = descriptors.first() else {
+            return Err(Error::Answer("memory is to be sent, and there is no socket".into()));
+        };
+        control::send(socket, &Empty {}, &[memfd])?;
+        match self.request(&Request::MemorySent(Empty {}))?.0 {
+            Reply::MemoryAdded(MemoryAdded { memory }) => Ok(memory),
             reply => Err(unexpected(&reply)),
         }
     }

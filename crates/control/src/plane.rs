@@ -3,6 +3,7 @@
 //! ```text
 //!  attach ─▶ place, count ─▶ Make ─▶ Reply: attached ─▶ mapped ─▶ Secure ─▶ engine ─▶ Reply
 //!  listen ─▶ policy ─▶ port ─▶ engines ─▶ Reply
+//!  add_memory ─▶ count ─▶ AwaitMemory ─▶ memory_sent ─▶ TakeMemory ─▶ engine ─▶ Reply
 //!  open_vif ─▶ policy ─▶ registry ─▶ Claim ─▶ engines ─▶ Steer ─▶ Reply
 //! ```
 //!
@@ -14,6 +15,7 @@ mod channels;
 mod closing;
 mod interfaces;
 mod listening;
+mod memories;
 mod nics;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ use crate::steered::Steered;
 use crate::{Listeners, VifStep, Vifs};
 
 use interfaces::Granted;
+use memories::Memory;
 pub use nics::{Nic, NicFacts};
 
 /// What holds for a whole host.
@@ -71,6 +74,9 @@ pub struct Plane {
     vifs: Vifs,
     /// What these were granted, by their numbers.
     grants: BTreeMap<u32, Granted>,
+    /// Of apps' own, by numbers that are never used again.
+    memories: BTreeMap<u64, Memory>,
+    memory_last: u64,
     pending: VecDeque<Pending>,
 }
 
@@ -118,6 +124,26 @@ pub enum Step {
         place: ChannelPlace,
         /// On whose account it goes.
         user: u32,
+    },
+    /// Give a session a socket that it can send memory of its own by, with
+    /// [`Reply::BringMemory`]; or [`Plane::handle_not_taken`].
+    AwaitMemory {
+        /// Which.
+        session: u64,
+        /// The number of the memory.
+        memory: u64,
+    },
+    /// Map and secure memory that a session has sent: [`Plane::handle_taken`] or
+    /// [`Plane::handle_not_taken`].
+    TakeMemory {
+        /// Which.
+        session: u64,
+        /// The number of the memory.
+        memory: u64,
+        /// On whose account it goes.
+        user: u32,
+        /// Its size, as the app says.
+        bytes: u64,
     },
     /// Take ports from the kernel's programs, all or none: [`Plane::handle_claimed`].
     Claim {
@@ -183,6 +209,8 @@ impl Plane {
             sessions: BTreeMap::new(),
             vifs,
             grants: BTreeMap::new(),
+            memories: BTreeMap::new(),
+            memory_last: 0,
             pending: VecDeque::new(),
         }
     }
@@ -263,6 +291,9 @@ impl Plane {
             }
             Request::Attach(attach) => self.attach(session, attach),
             Request::Mapped(Empty {}) => self.mapped(session),
+            Request::AddMemory(add) => self.add_memory(session, add),
+            Request::MemorySent(Empty {}) => self.memory_sent(session),
+            Request::RemoveMemory(remove) => self.remove_memory(session, remove),
             Request::Listen(listen) => self.listen(session, &listen),
             Request::Unlisten(unlisten) => self.unlisten(session, unlisten),
             Request::OpenVif(open) => self.open_vif(session, &open),
@@ -279,13 +310,20 @@ impl Plane {
     }
 
     /// What an engine tells, as far as it matters here. The memory of a channel that it has removed
-    /// is the caller's: [`Plane::handle_given_back`].
+    /// is the caller's ([`Plane::handle_given_back`]), and so is that of an app's own which it has
+    /// refused or removed ([`Plane::handle_memory_given_back`]).
     pub fn handle_event(&mut self, engine: usize, event: &Event) {
         match event {
             Event::Listening { channel, listener, result } => {
                 self.listening(engine, *channel, *listener, *result);
             }
             Event::ListenerNoted { id } => self.listener_noted(engine, *id),
+            Event::MemoryAdded { memory, refused, .. } => {
+                self.memory_added(*memory, refused.is_some());
+            }
+            Event::MemoryRemoved { memory, removed, .. } => {
+                self.memory_removed(*memory, removed.is_some());
+            }
             Event::VifOpened { vif, result, .. } => {
                 self.vifs.handle_opened(engine, *vif, result.clone());
             }
@@ -414,6 +452,7 @@ impl Plane {
             ("sessions", self.sessions.len()),
             ("channels", channels),
             ("ports", ports),
+            ("memories", self.memories.len()),
             ("interfaces", vifs.max(self.grants.len())),
             ("NICs with users", held),
             ("steps", self.pending.len()),

@@ -47,6 +47,7 @@ pub struct Accounts {
 struct Account {
     sessions: usize,
     channels: usize,
+    memories: usize,
     memory_bytes: u64,
     vifs: usize,
 }
@@ -200,19 +201,58 @@ impl Accounts {
             let limit = limits.channels_per_user as u64;
             return Err(limit_reached("channels", "channels_per_user", limit));
         }
-        if account.memory_bytes.saturating_add(memory_bytes) > limits.memory_per_user_bytes {
-            let limit = limits.memory_per_user_bytes;
-            return Err(limit_reached("bytes of memory", "memory_per_user_bytes", limit));
-        }
-        if self.total.memory_bytes.saturating_add(memory_bytes) > limits.memory_total_bytes {
-            let limit = limits.memory_total_bytes;
-            return Err(limit_reached("bytes of memory", "memory_total_bytes", limit));
-        }
+        self.check_memory(user, memory_bytes)?;
         for account in [self.users.entry(user).or_default(), &mut self.total] {
             account.channels += 1;
             account.memory_bytes += memory_bytes;
         }
         Ok(())
+    }
+
+    /// Whether there is room for so much memory.
+    fn check_memory(&self, user: u32, bytes: u64) -> Result<(), Refusal> {
+        let limits = &self.policy.limits;
+        if self.account(user).memory_bytes.saturating_add(bytes) > limits.memory_per_user_bytes {
+            let limit = limits.memory_per_user_bytes;
+            return Err(limit_reached("bytes of memory", "memory_per_user_bytes", limit));
+        }
+        if self.total.memory_bytes.saturating_add(bytes) > limits.memory_total_bytes {
+            let limit = limits.memory_total_bytes;
+            return Err(limit_reached("bytes of memory", "memory_total_bytes", limit));
+        }
+        Ok(())
+    }
+
+    /// Counts memory of an app's own, if there is room for it.
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub fn open_memory(&mut self, user: u32, bytes: u64) -> Result<(), Refusal> {
+        let limits = &self.policy.limits;
+        if self.total.memories >= limits.memories_total {
+            let limit = limits.memories_total as u64;
+            return Err(limit_reached("memories of apps' own", "memories_total", limit));
+        }
+        if self.account(user).memories >= limits.memories_per_user {
+            let limit = limits.memories_per_user as u64;
+            return Err(limit_reached("memories of apps' own", "memories_per_user", limit));
+        }
+        self.check_memory(user, bytes)?;
+        for account in [self.users.entry(user).or_default(), &mut self.total] {
+            account.memories += 1;
+            account.memory_bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// Counts it out.
+    pub fn close_memory(&mut self, user: u32, bytes: u64) {
+        self.total.memories -= 1;
+        self.total.memory_bytes -= bytes;
+        self.change(user, |account| {
+            account.memories -= 1;
+            account.memory_bytes -= bytes;
+        });
     }
 
     /// Counts a channel of `memory_bytes` out.

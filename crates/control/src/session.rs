@@ -58,6 +58,8 @@ pub(crate) enum Waiting {
     OpeningVif(u32),
     /// They are to forget it.
     ClosingVif(u32),
+    /// Memory of the app's own of this number is to be there, or to be gone.
+    Memory(u64),
 }
 
 impl Session {

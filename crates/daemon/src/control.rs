@@ -22,6 +22,7 @@ mod ledger;
 mod log_budget;
 mod mailbox;
 mod manager;
+mod memories;
 mod neighbours;
 mod network;
 mod nics;
@@ -52,7 +53,7 @@ use clearway_channel::control::{Refusal, Request};
 use clearway_control::policy::Peer;
 use clearway_control::{Engine, Plane};
 use clearway_engine::Clock;
-use clearway_nic::strangers;
+use clearway_nic::strangers::{self, SpareThreads};
 
 use admission::Admissions;
 use descriptors::Descriptors;
@@ -125,6 +126,8 @@ pub struct ControlPlane {
     log_budget: LogBudget,
     manager: Option<Manager>,
     workers: Workers,
+    /// For what apps send, and may take as long as they like.
+    strangers: SpareThreads,
     descriptors: Descriptors,
     session_next: u64,
     /// Numbers the requests to engines whose answers carry an id.
@@ -170,6 +173,7 @@ impl ControlPlane {
             log_budget: LogBudget::new(),
             manager: None,
             workers: Workers::new().map_err(failed)?,
+            strangers: SpareThreads::new("app memory"),
             descriptors: Descriptors::of_this_process(&config.policy.limits),
             session_next: 0,
             request_next: 0,
@@ -393,6 +397,9 @@ impl ControlPlane {
         }
         if let Some(offer) = session.offer.take() {
             self.withdraw(offer.place, offer.end, offer.memory);
+        }
+        if let Some(inlet) = session.inlet.take() {
+            self.close_inlet(inlet, session.peer.user);
         }
         let ended = self.plane.end_session(token, linger_max);
         self.carry_out();

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use clearway_channel::control::{Attach, Empty, Reply, Request};
-use clearway_channel::{AppEnd, DaemonEnd};
+use clearway_channel::control::{AddMemory, Attach, Empty, MemoryAdded, Reply, Request};
+use clearway_channel::{AppEnd, DaemonEnd, Shared};
 use clearway_client::{Code, Embedded, Error, Options};
 use clearway_control::policy::{Peer, Policy};
 use clearway_control::{NicFacts, Plane, Settings, Step};
-use clearway_engine::{Control, Group, Request as EngineRequest, ip};
+use clearway_engine::{Control, Event, Group, Request as EngineRequest, ip};
 
 /// The number of the only session.
 const SESSION: u64 = 1;
@@ -29,6 +29,8 @@ pub(crate) struct EmbeddedEngine {
     /// The daemon's end of the channel, until the engine gets it.
     end: Option<Box<DaemonEnd>>,
     app_end: Option<AppEnd>,
+    /// Memory of the app's own, until the engine gets it.
+    memory: Option<Shared>,
     /// Why the engine serves the channel no more.
     ended: Option<(Code, String)>,
 }
@@ -61,8 +63,8 @@ impl EmbeddedEngine {
         let policy = Policy::default();
         let settings = Settings { policy, own_user: OWN_USER, udp_port, seed };
         let plane = Plane::new(settings, vec![nic]);
-        let (reply, end, app_end, ended) = (None, None, None, None);
-        let mut engine = Self { group, control, plane, reply, end, app_end, ended };
+        let (reply, end, app_end, memory, ended) = (None, None, None, None, None);
+        let mut engine = Self { group, control, plane, reply, end, app_end, memory, ended };
         let process = std::process::id() as i32; // below 2^22, says proc(5)
         let peer = Peer { user: OWN_USER, process, groups: Vec::new() };
         let refused = |refusal: clearway_channel::control::Refusal| Error::Refused {
@@ -129,6 +131,12 @@ impl EmbeddedEngine {
                     let end = self.end.take().ok_or_else(no_answer)?;
                     self.plane.handle_secured(place, end).map_err(|_| no_answer())?;
                 }
+                // Nobody but the engine's own app has it, and its mapping is the app's.
+                Step::AwaitMemory { .. } => self.reply = Some(Reply::BringMemory(Empty {})),
+                Step::TakeMemory { memory, .. } => {
+                    let shared = self.memory.take().ok_or_else(no_answer)?;
+                    self.plane.handle_taken(memory, shared).map_err(|_| no_answer())?;
+                }
                 Step::Claim { vif, .. } => self.plane.handle_claimed(vif, Ok(())),
                 Step::Steer { vif, .. } => self.plane.handle_steered(vif, Ok(())),
                 Step::Unsteer { .. } | Step::Release { .. } => {}
@@ -152,6 +160,12 @@ impl EmbeddedEngine {
         self.control.acknowledge();
         while let Some(event) = self.control.next_event() {
             self.plane.handle_event(0, &event);
+            // What the engine has let go of is dropped with the event.
+            if let Event::MemoryAdded { memory, refused: Some(_), .. }
+            | Event::MemoryRemoved { memory, removed: Some(_), .. } = event
+            {
+                self.plane.handle_memory_given_back(memory);
+            }
         }
         self.carry_out()
     }
@@ -178,6 +192,16 @@ impl Embedded for EmbeddedEngine {
 
     fn request(&mut self, request: &Request) -> Result<Reply, Error> {
         self.ask(request.clone())
+    }
+
+    fn add_memory(&mut self, shared: Shared) -> Result<u64, Error> {
+        let bytes = shared.length();
+        self.memory = Some(shared);
+        self.ask(Request::AddMemory(AddMemory { bytes }))?;
+        match self.ask(Request::MemorySent(Empty {}))? {
+            Reply::MemoryAdded(MemoryAdded { memory }) => Ok(memory),
+            _ => Err(no_answer()),
+        }
     }
 
     fn check(&mut self) -> Result<(), Error> {

@@ -71,6 +71,23 @@ pub enum Request {
         /// How long at most.
         linger_ns: u64,
     },
+    /// Give an app another memory that it can share. Answered by [`Event::MemoryAdded`].
+    AddMemory {
+        /// The channel.
+        channel: u32,
+        /// The memory's number, chosen by the control plane: larger than those before it.
+        memory: u64,
+        /// The memory, of which no page can be missing.
+        shared: clearway_channel::Shared,
+    },
+    /// Take a memory from an app, unless it shares a part of it. Answered by
+    /// [`Event::MemoryRemoved`].
+    RemoveMemory {
+        /// The channel.
+        channel: u32,
+        /// The memory.
+        memory: u64,
+    },
     /// Accept connections to `port` for this channel. Answered by [`Event::Listening`].
     Listen {
         /// The channel that will get the connections.
@@ -295,6 +312,25 @@ pub enum Event {
         channel: u32,
         /// The daemon's end.
         end: Box<DaemonEnd>,
+    },
+    /// The answer to [`Request::AddMemory`].
+    MemoryAdded {
+        /// The channel.
+        channel: u32,
+        /// The memory.
+        memory: u64,
+        /// What the channel has no place for; whoever drops it unmaps it.
+        refused: Option<clearway_channel::Shared>,
+    },
+    /// The answer to [`Request::RemoveMemory`].
+    MemoryRemoved {
+        /// The channel.
+        channel: u32,
+        /// The memory.
+        memory: u64,
+        /// What the engine does not use any more; whoever drops it unmaps it. `None` if it still
+        /// does, or there is no such memory.
+        removed: Option<clearway_channel::Shared>,
     },
     /// The app broke the contract. The engine has stopped serving the channel; the control plane
     /// ends the session and posts [`Request::RemoveChannel`].

@@ -32,7 +32,7 @@ mod state;
 use std::collections::BTreeMap;
 
 use clearway_channel::{
-    Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Violation,
+    Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Shared, Violation,
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
@@ -46,6 +46,7 @@ pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
 pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
+use regions::Spot;
 pub use state::{
     AskedState, CopyingState, ExchangeState, RegionState, SentState, SourceState, WaitingState,
 };
@@ -77,8 +78,17 @@ pub(crate) struct Operations {
     /// Connections of which the next is such a one, while that is under way.
     to_copy: SlotQueue,
     /// Regions that it has revoked and that are still being written to: it is told when they are
-    /// not. By its names for that.
-    unsharing: Vec<(u64, u64)>,
+    /// not.
+    unsharing: Vec<Unsharing>,
+}
+
+/// A region that is revoked, and of which memory it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unsharing {
+    /// The app's name for that.
+    token: u64,
+    region: u64,
+    memory: u64,
 }
 
 impl Operations {
@@ -127,6 +137,12 @@ impl Operations {
         if *count == 0 {
             self.readers.remove(&(region, slot));
         }
+    }
+
+    /// True if peers may still do something with this memory.
+    fn use_memory(&self, memory: u64) -> bool {
+        let is_of_it = |unsharing: &Unsharing| unsharing.memory == memory;
+        self.regions.use_memory(memory) || self.unsharing.iter().any(is_of_it)
     }
 
     /// True if something is to be copied.
@@ -213,7 +229,8 @@ impl Messages {
         id: u32,
         token: u64,
         description: (u32, u32),
-        extent: (u32, u32),
+        memory: u64,
+        (offset, length): (u64, u64),
     ) {
         let Some(channel) = channels.channel(id) else { return };
         let mut bytes = [0; DESCRIPTION_BYTES_MAX];
@@ -222,8 +239,12 @@ impl Messages {
         let Some(description) = Description::of(bytes) else {
             return channels.condemn(id, Violation::Description(description.1));
         };
-        let shared_bytes = channel.end.shared().length();
-        let shared = channel.operations.regions.share(shared_bytes, extent, description);
+        let regions = &mut channel.operations.regions;
+        let start = Spot { memory, offset };
+        let shared = match channel.end.memory(memory) {
+            Some(shared) => regions.share(shared.length(), (start, length), description),
+            None => Err(OperationStatus::NoMemory),
+        };
         let (status, region) = match shared {
             Ok(handle) => (OperationStatus::Done, handle),
             Err(status) => (status, 0),
@@ -235,10 +256,10 @@ impl Messages {
     /// out of it loses the connection. The app is told when what is being written is written.
     pub(crate) fn unshare(&mut self, common: &mut Common, id: u32, token: u64, region: u64) {
         let Some(channel) = common.channels.channel(id) else { return };
-        if !channel.operations.regions.unshare(region) {
+        let Some(memory) = channel.operations.regions.unshare(region) else {
             let status = OperationStatus::NoRegion as u8;
             return channel.tell(Completion::Unshared { status, token });
-        }
+        };
         for (slot, key) in channel.readers_of(region) {
             self.endpoint.abort(key, Reason::Reset, &mut common.channels);
             if let Some(channel) = common.channels.channel(id) {
@@ -248,7 +269,7 @@ impl Messages {
         let is_written = common.channels.end_reads(id, region);
         let Some(channel) = common.channels.channel(id) else { return };
         if is_written {
-            channel.operations.unsharing.push((token, region));
+            channel.operations.unsharing.push(Unsharing { token, region, memory });
         } else {
             channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
         }
@@ -265,6 +286,21 @@ impl Channel {
 }
 
 impl Channels {
+    /// An app has more memory that it can share. What cannot be added is given back.
+    pub(crate) fn add_memory(&mut self, id: u32, number: u64, shared: Shared) -> Option<Shared> {
+        let Some(channel) = self.channel(id) else { return Some(shared) };
+        channel.end.add_memory(number, shared).err()
+    }
+
+    /// It takes memory back, if no region is in it any more, and nobody writes to one that was.
+    pub(crate) fn remove_memory(&mut self, id: u32, number: u64) -> Option<Shared> {
+        let channel = self.channel(id)?;
+        if channel.operations.use_memory(number) {
+            return None;
+        }
+        channel.end.remove_memory(number)
+    }
+
     /// The operations of a connection, which has none until the first.
     fn exchange(&mut self, owner: Owner) -> Option<&mut Exchange> {
         Some(self.connection(owner)?.exchange.get_or_insert_default())

@@ -130,8 +130,10 @@ clearway_base::counted! {
         region: u64,
         /// Its name; empty if it has none.
         name: String,
-        /// Where it begins in the channel's shared memory.
-        start: u32,
+        /// The number of the memory that it is a piece of; 0 is the channel's own.
+        memory: u64,
+        /// Where it begins in that.
+        start: u64,
         /// Its bytes.
         region_bytes: u64 => Level Bytes,
             "when the app shares more in one piece", "nothing: its memory is charged to its user";

@@ -153,7 +153,7 @@ pub struct ChannelState {
     /// See `copying`.
     pub to_copy: Vec<u32>,
     /// See `copying`.
-    pub unsharing: Vec<(u64, u64)>,
+    pub unsharing: Vec<(u64, u64, u64)>,
 }
 
 /// A connection.

@@ -93,7 +93,7 @@ impl Scene {
 
     /// What nobody shares has this in it.
     fn fence(&self) {
-        assert!(self.owner.end.shared().write(SHARED_BYTES - 4096, &[0xfe; 4096]));
+        assert!(self.owner.end.shared().write((SHARED_BYTES - 4096).into(), &[0xfe; 4096]));
     }
 
     fn turns(&mut self, count: u32) {
@@ -223,7 +223,7 @@ impl Scene {
         assert_eq!(self.owner.bytes(&message), b"undisturbed");
         self.owner.release(message);
         let mut fence = [0; 4096];
-        assert!(self.owner.end.shared().read(SHARED_BYTES - 4096, &mut fence));
+        assert!(self.owner.end.shared().read((SHARED_BYTES - 4096).into(), &mut fence));
         assert!(fence == [0xfe; 4096]);
         self.world.hosts[0].members[0].engine.audit().expect("all books agree");
     }

@@ -188,7 +188,10 @@ impl ControlPlane {
                         }
                     }
                 }
-                step @ (Step::Make { .. } | Step::Secure { .. }) => panic!("nobody asks: {step:?}"),
+                step @ (Step::Make { .. }
+                | Step::Secure { .. }
+                | Step::AwaitMemory { .. }
+                | Step::TakeMemory { .. }) => panic!("nobody asks: {step:?}"),
             }
         }
     }

@@ -49,7 +49,7 @@ pub(super) const fn pointer_at(index: u64) -> u64 {
 
 /// Writes the table.
 pub(super) fn fill(shared: &Shared) -> io::Result<()> {
-    let store = |at: u64, value| match shared.store(at as u32, value) {
+    let store = |at: u64, value| match shared.store(at, value) {
         true => Ok(()),
         false => Err(io::Error::other("the shared memory is too small")),
     };

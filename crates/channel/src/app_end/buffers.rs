@@ -197,8 +197,9 @@ impl TransmitBuffer {
         self.extent.take().expect("present until now")
     }
 
-    fn range(&self) -> (u32, u32) {
-        self.extent.as_ref().map_or((0, 0), |extent| (extent.offset, extent.length))
+    fn range(&self) -> (usize, usize) {
+        let extent = self.extent.as_ref();
+        extent.map_or((0, 0), |extent| (extent.offset as usize, extent.length as usize))
     }
 }
 
@@ -304,7 +305,7 @@ impl Deref for ReceiveBuffer {
         // SAFETY: bounded before it was granted. No code of this process writes the receive pool,
         // and the daemon writes a buffer only before it tells of it and after its release, which
         // `drop` starts.
-        unsafe { self.shared.bytes.slice(self.offset, self.length) }
+        unsafe { self.shared.bytes.slice(self.offset as usize, self.length as usize) }
     }
 }
 

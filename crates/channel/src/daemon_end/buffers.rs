@@ -27,6 +27,12 @@ pub struct Released {
 }
 
 impl Buffer {
+    /// Where its byte `at` is in the receive pool.
+    #[inline]
+    pub(super) const fn at(&self, at: u32) -> usize {
+        (self.offset + at) as usize
+    }
+
     /// Panics if `length` bytes at `at` do not fit.
     #[inline]
     pub(super) fn check(&self, at: u32, length: usize) {

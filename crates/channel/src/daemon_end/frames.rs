@@ -55,9 +55,10 @@ impl DaemonEnd {
     #[inline]
     pub fn next_frame(&self, burst: &mut SentBurst) -> Result<Option<SentFrame>, Violation> {
         let Some(at) = burst.header()? else { return Ok(None) };
-        let words = [self.transmit.load_word(at), self.transmit.load_word(at + 8)];
+        let word = |at: u32| self.transmit.load_word(at as usize);
+        let words = [word(at), word(at + 8)];
         let frame = burst.advance(words)?;
-        self.transmit.prefetch(frame.offset + frame.length);
+        self.transmit.prefetch((frame.offset + frame.length) as usize);
         Ok(Some(frame))
     }
 

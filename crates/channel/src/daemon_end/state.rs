@@ -7,7 +7,7 @@ use clearway_base::state::{Invalid, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::buffers::Buffers;
-use super::{Buffer, DaemonEnd, Fence};
+use super::{Buffer, DaemonEnd, Fence, Memories};
 use crate::burst::SentBurst;
 use crate::doorbell::DaemonBells;
 use crate::layout::{BURST_FRAMES_MAX, FRAME_ALIGNMENT, OUTSTANDING_SENDS_MAX};
@@ -40,6 +40,8 @@ pub struct DaemonEndState {
     pub shares_thread: bool,
     /// How often the app was woken.
     pub bells_rung: u64,
+    /// Memories of its own that the app has added: number and bytes of each.
+    pub memories: Vec<(u64, u64)>,
 }
 
 /// A buffer in use.
@@ -58,6 +60,7 @@ pub struct BufferState {
 /// What lives on while the daemon's end is saved and made again.
 pub struct Remains {
     memory: Arc<Memory>,
+    memories: Memories,
     bells: DaemonBells,
     sizes: Sizes,
 }
@@ -87,19 +90,21 @@ impl DaemonEnd {
             is_armed: self.armed,
             shares_thread: self.fence == Fence::None,
             bells_rung: self.bells_rung,
+            memories: self.memories.added().collect(),
         }
     }
 
     /// What another end needs besides.
     #[must_use]
     pub fn into_remains(self) -> Remains {
-        Remains { memory: self.memory, bells: self.bells, sizes: self.sizes }
+        let Self { memory, memories, bells, sizes, .. } = self;
+        Remains { memory, memories, bells, sizes }
     }
 
     /// An end that goes on where another one was saved. Nothing of `saved` is trusted; but what the
     /// engine's own buffers are for is the engine's to check, see [`DaemonEnd::held`].
     pub fn restore(saved: &DaemonEndState, remains: Remains) -> Result<Self, Invalid> {
-        let Remains { memory, bells, sizes } = remains;
+        let Remains { memory, memories, bells, sizes } = remains;
         ensure(saved.sizes == sizes, "a channel of another size")?;
         ensure(saved.version == memory.version(), "a channel of another version")?;
         ensure(Versions::DAEMON.contains(saved.version), "a version that is not understood")?;
@@ -108,6 +113,8 @@ impl DaemonEnd {
         ensure(saved.sends_outstanding <= OUTSTANDING_SENDS_MAX, "too many sends")?;
         let unread = (saved.completions as u32).wrapping_sub(saved.completions_read);
         ensure(unread <= sizes.completion_entries, "more completions than the ring has")?;
+        let is_same = memories.added().eq(saved.memories.iter().copied());
+        ensure(is_same, "memories that are not those of the channel")?;
         let buffers = Buffers::restore(sizes.receive_pool_bytes, &saved.buffers)?;
         let mut end = Self::with_buffers(memory, bells, sizes, buffers);
         end.commands.go_on(saved.commands);
@@ -115,6 +122,7 @@ impl DaemonEnd {
         end.sends_outstanding = saved.sends_outstanding;
         (end.dirty, end.armed) = (saved.is_dirty, saved.is_armed);
         end.bells_rung = saved.bells_rung;
+        end.memories = memories;
         if saved.shares_thread {
             end.share_thread();
         }
@@ -139,6 +147,6 @@ impl DaemonEnd {
     /// Whether `length` bytes at `offset` are in the transmit pool.
     #[must_use]
     pub fn is_extent(&self, offset: u32, length: u32) -> bool {
-        offset.checked_add(length).is_some_and(|end| end <= self.transmit.length())
+        offset.checked_add(length).is_some_and(|end| end <= self.sizes.transmit_pool_bytes)
     }
 }

@@ -73,6 +73,11 @@ fn operation_command() -> impl Strategy<Value = Command> {
                 Command::Share { token, offset, length, start, bytes }
             }
         ),
+        (any::<[u64; 4]>(), 0..POOL_BYTES / 2, 0..=DESCRIPTION_BYTES_MAX as u32).prop_map(
+            |([token, memory, start, bytes], offset, length)| {
+                Command::ShareMemory { token, offset, length, memory, start, bytes }
+            }
+        ),
         any::<(u64, u64)>().prop_map(|(token, region)| Command::Unshare { token, region }),
         any::<(u8, u16, [u64; 6], u32, u32)>().prop_map(|(kind, stride, words, bytes, count)| {
             let [connection, token, region, place, operand, second] = words;

@@ -32,7 +32,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::{Memory, Origin};
+use super::{Mapping, Memory, Origin};
 use crate::layout::{Areas, PAGE_BYTES, Sizes, Versions};
 
 /// How much is filled, locked or given back at a time. All threads of the process that change its
@@ -41,7 +41,7 @@ const PIECE_BYTES: usize = 16 << 20;
 
 /// What the daemon seals it with: it can neither shrink (which would kill whoever touches the
 /// missing page) nor grow.
-fn daemon_seals() -> SealFlags {
+pub(super) fn daemon_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW
 }
 
@@ -59,9 +59,9 @@ pub(crate) fn create(sizes: &Sizes, version: u32) -> io::Result<(Arc<Memory>, Ow
     rustix::fs::ftruncate(&fd, areas.total_bytes as u64)?;
     rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, areas.total_bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, daemon_seals())?;
-    let memory = map(fd.as_fd(), areas, version)?;
-    memory.fill()?;
-    memory.lock();
+    let memory = Memory { mapping: Arc::new(map(fd.as_fd(), areas.total_bytes)?), areas, version };
+    memory.mapping.fill()?;
+    memory.mapping.lock();
     memory.write_header(sizes);
     Ok((Arc::new(memory), fd))
 }
@@ -75,10 +75,12 @@ pub(crate) fn open(fd: &OwnedFd, sizes: &Sizes) -> io::Result<Option<Arc<Memory>
     if found < least.total_bytes || !sealed {
         return Ok(None);
     }
-    let mut memory = map(fd.as_fd(), Areas { total_bytes: found, ..least }, Versions::APP.max)?;
+    let mapping = Arc::new(map(fd.as_fd(), found)?);
+    let areas = Areas { total_bytes: found, ..least };
+    let mut memory = Memory { mapping, areas, version: Versions::APP.max };
     let Some(header) = memory.read_header(sizes) else { return Ok(None) };
     (memory.version, memory.areas) = header;
-    memory.fill()?;
+    memory.mapping.fill()?;
     rustix::fs::fcntl_add_seals(fd, app_seals())?;
     Ok(Some(Arc::new(memory)))
 }
@@ -92,11 +94,13 @@ impl Memory {
         if !seals.contains(daemon_seals() | SealFlags::FUTURE_WRITE) {
             return Ok(false);
         }
-        self.fill().map(|()| true)
+        self.mapping.fill().map(|()| true)
     }
+}
 
+impl Mapping {
     /// Has all pages there, at once: a page fault costs as much as ten messages.
-    fn fill(&self) -> io::Result<()> {
+    pub(super) fn fill(&self) -> io::Result<()> {
         for (piece, bytes) in pieces(self.base, self.bytes) {
             // SAFETY: filling in pages of our own mapping changes no bytes of it.
             match unsafe { rustix::mm::madvise(piece, bytes, Advice::LinuxPopulateWrite) } {
@@ -120,7 +124,7 @@ impl Memory {
     }
 
     /// Keeps it out of swap. Beyond the limit on locked memory it stays as it is.
-    fn lock(&self) {
+    pub(super) fn lock(&self) {
         // SAFETY: locking pages of our own mapping changes no bytes of it.
         let lock = |(piece, bytes)| unsafe { rustix::mm::mlock(piece, bytes) };
         let _ = pieces(self.base, self.bytes).try_for_each(lock);
@@ -135,20 +139,20 @@ fn pieces(base: NonNull<u8>, bytes: usize) -> impl Iterator<Item = (*mut c_void,
     })
 }
 
-fn map(fd: BorrowedFd<'_>, areas: Areas, version: u32) -> io::Result<Memory> {
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    let (bytes, flags) = (areas.total_bytes, MapFlags::SHARED);
+/// Maps the first `bytes` bytes of a file, for reading and writing.
+pub(super) fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
     let base = unsafe { rustix::mm::mmap(null_mut(), bytes, protection, flags, fd, 0)? };
     let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Memory { base, bytes, areas, version, origin: Origin::Mapped })
+    Ok(Mapping { base, bytes, origin: Origin::Mapped })
 }
 
 /// Ends a mapping that `map` made.
 pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
     for (piece, bytes) in pieces(base, bytes) {
-        // SAFETY: called by `Memory::drop` only, with what `map` returned; every pointer into the
-        // mapping is beside an `Arc<Memory>`, so none is left.
+        // SAFETY: called by `Mapping::drop` only, with what `map` returned; every pointer into the
+        // mapping is beside an `Arc<Mapping>`, so none is left.
         let _ = unsafe { rustix::mm::munmap(piece, bytes) };
     }
 }

@@ -127,6 +127,7 @@ impl Plane {
     pub fn handle_given_back(&mut self, place: ChannelPlace) {
         self.vifs.forget(place.engine, place.channel);
         self.gather();
+        self.forget_memories(place);
         let channels = &mut self.engines[place.engine].channels;
         if let Some(channel) = channels.remove(&place.channel) {
             self.accounts.close_channel(channel.user, channel.memory_bytes);

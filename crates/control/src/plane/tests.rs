@@ -97,7 +97,10 @@ impl Host {
                     self.expelled.push(session);
                     self.plane.end_session(session, None);
                 }
-                Step::Make { .. } | Step::Secure { .. } => panic!("not asked for here: {step:?}"),
+                Step::Make { .. }
+                | Step::Secure { .. }
+                | Step::AwaitMemory { .. }
+                | Step::TakeMemory { .. } => panic!("not asked for here: {step:?}"),
                 Step::Claim { vif, ports, .. } => {
                     let last = |address: &std::net::IpAddr| match address {
                         std::net::IpAddr::V4(address) => address.octets()[3],

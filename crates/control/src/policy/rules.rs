@@ -84,6 +84,10 @@ pub struct Limits {
     pub channels_total: usize,
     /// Attached channels of one user.
     pub channels_per_user: usize,
+    /// Memories of their own that apps may add to their channels.
+    pub memories_total: usize,
+    /// The same of one user's apps.
+    pub memories_per_user: usize,
     /// Shared memory of one user's channels.
     pub memory_per_user_bytes: u64,
     /// Shared memory of all channels.
@@ -192,6 +196,8 @@ impl Limits {
             sessions_per_user: 2 * channels_per_user,
             channels_total: 4 * channels_per_user,
             channels_per_user,
+            memories_total: 8192,
+            memories_per_user: 1024,
             memory_per_user_bytes: memory_bytes / 4,
             memory_total_bytes: memory_bytes / 2,
             connections_per_channel: 4096,

@@ -125,6 +125,8 @@ fn limits(mut section: Section<'_>) -> Limits {
     limits.sessions_total = limits.sessions_total.max(2 * limits.channels_total);
     count("sessions_total", &mut limits.sessions_total);
     count("listeners_per_channel", &mut limits.listeners_per_channel);
+    count("memories_total", &mut limits.memories_total);
+    count("memories_per_user", &mut limits.memories_per_user);
     count("vifs_total", &mut limits.vifs_total);
     count("vifs_per_user", &mut limits.vifs_per_user);
     count("patterns_per_user", &mut limits.patterns_per_user);

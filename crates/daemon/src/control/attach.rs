@@ -40,6 +40,8 @@ impl ControlPlane {
                     self.plane.handle_not_secured(place, not_secured(&error));
                 }
                 Done::GivenBack(place) => self.plane.handle_given_back(place),
+                Done::Taken { memory, taken } => self.memory_taken(memory, taken),
+                Done::MemoryGivenBack(memory) => self.plane.handle_memory_given_back(memory),
             }
             self.carry_out();
         }
@@ -55,7 +57,7 @@ impl ControlPlane {
             return self.plane.withhold(token, refusal);
         }
         let Some(session) = self.sessions.get_mut(&token) else { return };
-        let told = session.reply(&Reply::Attached(attached), Some(&handover));
+        let told = session.reply(&Reply::Attached(attached), &handover.descriptors());
         session.offer = Some(Offer { place, end, memory: handover.memory });
         match told {
             Ok(()) => self.watch_again(token),

@@ -21,6 +21,10 @@ impl ControlPlane {
             Event::ChannelRemoved { channel, end } => {
                 self.give_back(ChannelPlace { engine, channel }, end);
             }
+            Event::MemoryAdded { memory, refused: Some(shared), .. }
+            | Event::MemoryRemoved { memory, removed: Some(shared), .. } => {
+                self.give_memory_back(self.plane.memory_user(memory), memory, shared);
+            }
             Event::Violation { channel, violation } => {
                 self.log_violation(ChannelPlace { engine, channel }, violation);
             }
@@ -34,7 +38,9 @@ impl ControlPlane {
                 tracing::debug!(engine = self.plane.engines()[engine].name, "engine ended");
                 self.finish_status();
             }
-            Event::Listening { .. }
+            Event::MemoryAdded { .. }
+            | Event::MemoryRemoved { .. }
+            | Event::Listening { .. }
             | Event::ListenerNoted { .. }
             | Event::VifOpened { .. }
             | Event::VifClosed { .. } => {}

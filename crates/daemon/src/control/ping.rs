@@ -128,7 +128,7 @@ impl ControlPlane {
         let Some(session) = self.sessions.get_mut(&token) else { return };
         let Waiting::Pong(mut task) = std::mem::take(&mut session.waiting) else { return };
         while let Some(pong) = task.untold.front() {
-            match session.try_reply(&Reply::Pong(*pong), None) {
+            match session.try_reply(&Reply::Pong(*pong), &[]) {
                 Ok(true) => task.untold.pop_front(),
                 Ok(false) => break,
                 Err(error) => return self.end_session(token, &format!("cannot reply: {error}")),

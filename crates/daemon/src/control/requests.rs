@@ -52,7 +52,7 @@ impl ControlPlane {
     pub(super) fn reply(&mut self, token: u64, reply: &Reply) {
         let Some(session) = self.sessions.get_mut(&token) else { return };
         session.waiting = Waiting::Nothing;
-        match session.reply(reply, None) {
+        match session.reply(reply, &[]) {
             Ok(()) => self.watch_again(token),
             Err(reason) => self.end_session(token, &reason),
         }

@@ -5,10 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use clearway_channel::control::{self, Leave, Refusal, Reply, Request};
-use clearway_channel::{Code, DaemonEnd, Handover};
+use clearway_channel::{Code, DaemonEnd};
 use clearway_control::ChannelPlace;
 use clearway_control::policy::Peer;
 use clearway_nic::strangers;
+
+use super::memories::Inlet;
 
 /// Packets that make no sense, after which a session is ended.
 const MALFORMED_MAX: u32 = 16;
@@ -24,6 +26,8 @@ pub(super) struct Session {
     pub(super) peer: Peer,
     /// A channel that it has not mapped yet.
     pub(super) offer: Option<Offer>,
+    /// A socket that it has been given, to send memory by.
+    pub(super) inlet: Option<Inlet>,
     /// What it waits for besides what the plane knows; the socket is not read meanwhile.
     pub(super) waiting: Waiting,
     /// Why this peer is not served: the answer to its first request.
@@ -72,7 +76,7 @@ pub(super) enum Received {
 impl Session {
     pub(super) fn new(socket: strangers::Socket, peer: Peer) -> Self {
         let waiting = Waiting::Nothing;
-        Self { socket, peer, offer: None, waiting, refused: None, malformed: 0 }
+        Self { socket, peer, offer: None, inlet: None, waiting, refused: None, malformed: 0 }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -126,7 +130,7 @@ impl Session {
         if self.malformed > MALFORMED_MAX {
             return Received::Gone(format!("too many malformed requests; the last: {message}"));
         }
-        match self.reply(&Reply::error_with(Code::Invalid, message), None) {
+        match self.reply(&Reply::error_with(Code::Invalid, message), &[]) {
             Ok(()) => Received::Malformed,
             Err(reason) => Received::Gone(reason),
         }
@@ -134,8 +138,12 @@ impl Session {
 
     /// Sends a reply. One that does not fit in the socket's buffer means that the app does not read
     /// its replies, and then the session has to end.
-    pub(super) fn reply(&self, reply: &Reply, handover: Option<&Handover>) -> Result<(), String> {
-        match self.try_reply(reply, handover) {
+    pub(super) fn reply(
+        &self,
+        reply: &Reply,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), String> {
+        match self.try_reply(reply, descriptors) {
             Ok(true) => Ok(()),
             Ok(false) => Err("the app does not read its replies".to_owned()),
             Err(error) => Err(format!("cannot reply: {error}")),
@@ -143,12 +151,11 @@ impl Session {
     }
 
     /// Sends a reply; false if there is no room for it in the socket's buffer yet.
-    pub(super) fn try_reply(&self, reply: &Reply, handover: Option<&Handover>) -> io::Result<bool> {
-        let descriptors = handover.map(|handover| {
-            [&handover.memory, &handover.daemon_doorbell, &handover.app_doorbell]
-                .map(|descriptor| descriptor.as_fd())
-        });
-        let descriptors = descriptors.as_ref().map_or(&[][..], |descriptors| descriptors);
+    pub(super) fn try_reply(
+        &self,
+        reply: &Reply,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<bool> {
         match control::send(&self.socket, reply, descriptors) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -158,7 +165,7 @@ impl Session {
 
     /// Tells the app why its session ends, if it still listens.
     pub(super) fn refuse(&self, refusal: &Refusal) {
-        let _ = self.reply(&Reply::Error(refusal.clone()), None);
+        let _ = self.reply(&Reply::Error(refusal.clone()), &[]);
     }
 }
 

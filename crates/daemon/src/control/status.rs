@@ -297,7 +297,7 @@ impl ControlPlane {
         loop {
             let part = telling.part();
             let (sent, more) = (part.text.len(), part.more);
-            match session.try_reply(&Reply::Status(part), None) {
+            match session.try_reply(&Reply::Status(part), &[]) {
                 Ok(true) if more => telling.sent += sent,
                 Ok(true) => break,
                 Ok(false) => {

@@ -31,6 +31,10 @@ impl ControlPlane {
                     self.workers.post(user, Job::Make { place, version, sizes });
                 }
                 Step::Secure { session, user, .. } => self.secure(session, user),
+                Step::AwaitMemory { session, memory } => self.await_memory(session, memory),
+                Step::TakeMemory { session, user, bytes, .. } => {
+                    self.take_memory(session, user, bytes);
+                }
                 Step::Claim { vif, nic, ports } => {
                     let claimed = self.nics[nic].claim(&ports);
                     self.plane.handle_claimed(vif, claimed);

@@ -583,6 +583,7 @@ fn status_of_many_apps_is_told_in_parts() {
     assert_eq!(host.status()["sessions"], APPS + 1);
 }
 
+mod memories;
 mod placing;
 mod strangers;
 mod vifs;

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use clearway_channel::control::Refusal;
 use clearway_channel::{DaemonEnd, Handover, NotSecured, Sizes};
 use clearway_control::ChannelPlace;
 use clearway_nic::Bell;
@@ -24,9 +25,15 @@ const THREADS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Workers {
     shared: Arc<Shared>,
-    /// Given away to the threads when they start.
-    tells: Option<Sender<Done>>,
+    tells: Sender<Done>,
+    has_started: bool,
     done: Receiver<Done>,
+}
+
+/// By which others say that they have done something.
+pub(super) struct Teller {
+    shared: Arc<Shared>,
+    tells: Sender<Done>,
 }
 
 /// A job of one user.
@@ -37,6 +44,8 @@ pub(super) enum Job {
     Secure { place: ChannelPlace, end: Box<DaemonEnd>, memory: OwnedFd },
     /// The memory of a channel that has ended.
     GiveBack { place: ChannelPlace, end: Box<DaemonEnd> },
+    /// Memory of an app's own that no engine has any more.
+    GiveMemoryBack { memory: u64, shared: clearway_channel::Shared },
 }
 
 /// What has become of a job.
@@ -44,6 +53,8 @@ pub(super) enum Done {
     Made { place: ChannelPlace, made: io::Result<(Box<DaemonEnd>, Handover)> },
     Secured { place: ChannelPlace, secured: Result<Box<DaemonEnd>, NotSecured> },
     GivenBack(ChannelPlace),
+    Taken { memory: u64, taken: Result<clearway_channel::Shared, Refusal> },
+    MemoryGivenBack(u64),
 }
 
 #[derive(Debug)]
@@ -69,18 +80,24 @@ impl Workers {
         let bell = Bell::new()?;
         let (tells, done) = channel();
         let shared = Shared { queues: Mutex::default(), wake: Condvar::new(), bell };
-        Ok(Self { shared: Arc::new(shared), tells: Some(tells), done })
+        Ok(Self { shared: Arc::new(shared), tells, has_started: false, done })
     }
 
     /// Starts the threads, which are confined if the caller is.
     pub(super) fn start(&mut self) -> io::Result<()> {
-        let Some(tells) = self.tells.take() else { return Ok(()) };
+        if std::mem::replace(&mut self.has_started, true) {
+            return Ok(());
+        }
         for number in 0..THREADS {
-            let (shared, tells) = (Arc::clone(&self.shared), tells.clone());
-            let name = format!("worker {number}");
-            std::thread::Builder::new().name(name).spawn(move || work(&shared, &tells))?;
+            let (teller, name) = (self.teller(), format!("worker {number}"));
+            std::thread::Builder::new().name(name).spawn(move || work(&teller))?;
         }
         Ok(())
+    }
+
+    /// For threads that are not of these.
+    pub(super) fn teller(&self) -> Teller {
+        Teller { shared: Arc::clone(&self.shared), tells: self.tells.clone() }
     }
 
     /// Has a job of `user` done.
@@ -133,15 +150,22 @@ impl Shared {
     }
 }
 
-fn work(shared: &Shared, tells: &Sender<Done>) {
+impl Teller {
+    /// Tells the control plane, if it is still there.
+    pub(super) fn tell(&self, done: Done) {
+        if self.tells.send(done).is_ok() {
+            self.shared.bell.ring();
+        }
+    }
+}
+
+fn work(teller: &Teller) {
+    let shared = &teller.shared;
     while let Some((user, job)) = shared.next() {
-        let told = tells.send(job.work());
+        let done = job.work();
         shared.queues().end(user);
         shared.wake.notify_one();
-        if told.is_err() {
-            return;
-        }
-        shared.bell.ring();
+        teller.tell(done);
     }
 }
 
@@ -158,6 +182,10 @@ impl Job {
             Self::GiveBack { place, end } => {
                 drop(end);
                 Done::GivenBack(place)
+            }
+            Self::GiveMemoryBack { memory, shared } => {
+                drop(shared);
+                Done::MemoryGivenBack(memory)
             }
         }
     }

@@ -96,6 +96,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::ConnectShared { .. }
             | Command::SetSilence { .. }
             | Command::Share { .. }
+            | Command::ShareMemory { .. }
             | Command::Unshare { .. }
             | Command::Ask { .. }
             | Command::AskWith { .. }

@@ -39,6 +39,14 @@ impl<X: Component<Owner = ()>> Engine<X> {
             Request::LetLinger { channel, linger_ns } => {
                 self.let_linger(now, channel, now + linger_ns);
             }
+            Request::AddMemory { channel, memory, shared } => {
+                let refused = self.core.common.channels.add_memory(channel, memory, shared);
+                self.mailbox.tell(Event::MemoryAdded { channel, memory, refused });
+            }
+            Request::RemoveMemory { channel, memory } => {
+                let removed = self.core.common.channels.remove_memory(channel, memory);
+                self.mailbox.tell(Event::MemoryRemoved { channel, memory, removed });
+            }
             Request::Listen { channel, listener, address, port } => {
                 let result = self.core.messages.listen(
                     &mut self.core.common,

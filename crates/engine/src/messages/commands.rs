@@ -1,7 +1,7 @@
 //! What apps ask for: messages and releases here, connections in `connections.rs`.
 
 use clearway_base::Time;
-use clearway_channel::{Command, Completion, Next, Submitted, Violation};
+use clearway_channel::{CHANNEL_MEMORY, Command, Completion, Next, Submitted, Violation};
 use clearway_transport::{Owner, Priority};
 
 use super::Messages;
@@ -95,8 +95,13 @@ impl Messages {
                 }
             }
             Command::Share { token, offset, length, start, bytes } => {
-                let (description, extent) = ((offset, length), (start, bytes));
-                self.share(&mut common.channels, channel, token, description, extent);
+                let (description, piece) = ((offset, length), (start.into(), bytes.into()));
+                let channels = &mut common.channels;
+                self.share(channels, channel, token, description, CHANNEL_MEMORY, piece);
+            }
+            Command::ShareMemory { token, offset, length, memory, start, bytes } => {
+                let (description, piece) = ((offset, length), (start, bytes));
+                self.share(&mut common.channels, channel, token, description, memory, piece);
             }
             Command::Unshare { token, region } => self.unshare(common, channel, token, region),
             Command::Ask { .. } | Command::AskWith { .. } => match Asking::of(command) {

@@ -9,6 +9,7 @@ use clearway_wire::clearway::operation::{
 use super::ask::read;
 use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Sent, Source};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
+use super::regions::Spot;
 use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
 use crate::channels::{Channel, Channels, to_channel};
 
@@ -129,7 +130,7 @@ impl Channel {
         let payload = Payload { length, short };
         let place = Place {
             regions: &self.operations.regions,
-            shared: self.end.shared(),
+            end: &self.end,
             asker: (self.peer(slot)?.ip(), None),
             may_notify: self.may_be_notified(),
         };
@@ -141,8 +142,9 @@ impl Channel {
     }
 
     /// Writes what came with a request to its place, which was bounded.
-    fn write_arrived(&self, operation: Arrived<'_>, at: u32) {
-        let shared = self.end.shared();
+    fn write_arrived(&self, operation: Arrived<'_>, spot: Spot) {
+        let Some(shared) = self.end.memory(spot.memory) else { return };
+        let at = spot.offset;
         let _ = match operation {
             Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
             Arrived::Pool(buffer) => {
@@ -150,6 +152,12 @@ impl Channel {
                 self.end.share_received(buffer, from, buffer.length - from, shared, at)
             }
         };
+    }
+
+    /// Copies bytes of a place that was bounded when the operation was carried out.
+    pub(super) fn read_shared(&self, spot: Spot, into: &mut [u8]) {
+        let shared = self.end.memory(spot.memory);
+        let _ = shared.is_some_and(|shared| shared.read(spot.offset, into));
     }
 
     /// Puts the answer into the line of what the connection's flow is to send. What is short is
@@ -161,8 +169,7 @@ impl Channel {
         if let Data::Extent(_, at, length @ 1..=SNAPSHOT_BYTES) = data {
             gathered.clear();
             gathered.resize(length as usize, 0);
-            // Bounded when it was carried out.
-            let _ = self.end.shared().read(at, gathered);
+            self.read_shared(at, gathered);
         }
         let Some(exchange) = self.exchange_of(slot) else { return };
         let (source, length) = match data {

@@ -2,7 +2,7 @@
 
 use clearway_base::Time;
 use clearway_channel::{Command, Completion, NO_BUFFER, OUTSTANDING_OPERATIONS_MAX};
-use clearway_channel::{OperationStatus, Shared, Violation};
+use clearway_channel::{OperationStatus, Violation};
 use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Owner, StreamKey};
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{
@@ -270,11 +270,10 @@ impl Channels {
         let none = operated(asked.token, OperationStatus::NoConnection, 0, 0);
         let Some(owner) = self.local(asker).map(|local| local.peer) else { return Ok(none) };
         let Some(channel) = self.channel(owner.channel) else { return Ok(none) };
-        let shared = channel.end.shared().clone();
         let mut gathered = core::mem::take(&mut channel.operations.gathered);
-        let outcome = self.execute_local(asker, owner, asked, &shared, &mut gathered);
+        let outcome = self.execute_local(asker, owner, asked, &mut gathered);
         let told = match &outcome {
-            Some(outcome) => self.local_answer(asker, asked, outcome, &shared, &gathered),
+            Some(outcome) => self.local_answer(asker, owner, asked, outcome, &gathered),
             None => Ok(none),
         };
         if let Some(channel) = self.channel(owner.channel) {
@@ -291,7 +290,6 @@ impl Channels {
         asker: Owner,
         owner: Owner,
         asked: &Asked,
-        shared: &Shared,
         gathered: &mut Vec<u8>,
     ) -> Option<Outcome> {
         let (offset, length) = asked.payload;
@@ -302,7 +300,7 @@ impl Channels {
         let payload = Payload { length, short };
         let place = Place {
             regions: &far.operations.regions,
-            shared,
+            end: &far.end,
             asker: (far.peer(owner.connection)?.ip(), Some(near.user)),
             may_notify: far.may_be_notified(),
         };
@@ -314,9 +312,9 @@ impl Channels {
     fn local_answer(
         &mut self,
         asker: Owner,
+        owner: Owner,
         asked: &Asked,
         outcome: &Outcome,
-        shared: &Shared,
         gathered: &[u8],
     ) -> Result<Completion, Blocked> {
         let status = OperationStatus::of(outcome.status as u8);
@@ -334,14 +332,14 @@ impl Channels {
                 self.may_copy(asker, length)?;
                 let buffer = self.room_for(asker, length)?;
                 let (direction, extent) = (Direction::Read(buffer), (region, at, length));
-                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, direction))?;
+                self.copy_shared(asker, owner, asked.copying(asker, outcome, extent, direction))?;
                 Ok(read(asked.token, outcome.value, buffer, 0))
             }
             Data::Place(region, at) => {
                 let (offset, length) = asked.payload;
                 self.may_copy(asker, length)?;
                 let (direction, extent) = (Direction::Write(offset), (region, at, length));
-                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, direction))?;
+                self.copy_shared(asker, owner, asked.copying(asker, outcome, extent, direction))?;
                 Ok(without)
             }
         }

@@ -18,7 +18,8 @@ use clearway_wire::clearway::operation::{Kind, Request, Status};
 use super::ask::read;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::Outcome;
-use super::operated;
+use super::regions::Spot;
+use super::{Unsharing, operated};
 use crate::channels::{Channel, Channels, Connection, Local, to_channel};
 use crate::local::Blocked;
 
@@ -42,7 +43,7 @@ pub(crate) struct Copying {
     /// The region that is read or written.
     pub(super) region: u64,
     /// Where in the shared memory of the other app, and how many bytes.
-    pub(super) at: u32,
+    pub(super) at: Spot,
     pub(super) length: u32,
     pub(super) direction: Direction,
     /// So many bytes have been copied.
@@ -84,7 +85,7 @@ impl Asked {
         &self,
         asker: Owner,
         outcome: &Outcome,
-        (region, at, length): (u64, u32, u32),
+        (region, at, length): (u64, Spot, u32),
         direction: Direction,
     ) -> Copying {
         let (slot, request, value) = (asker.connection, self.request, outcome.value);
@@ -137,14 +138,13 @@ impl Channel {
     /// not shrink.
     fn copy(&mut self, copying: &Copying, shared: &Shared, length: u32) {
         let Copying { at, done, direction, .. } = *copying;
+        let at = at.plus(done).offset;
         let _ = match direction {
             Direction::Read(buffer) => {
                 let slice = Buffer { offset: buffer.offset + done, length, ..buffer };
-                self.end.write_shared(to_channel(slice), shared, at + done, length)
+                self.end.write_shared(to_channel(slice), shared, at, length)
             }
-            Direction::Write(offset) => {
-                self.end.share_sent(offset + done, length, shared, at + done)
-            }
+            Direction::Write(offset) => self.end.share_sent(offset + done, length, shared, at),
         };
     }
 }
@@ -187,7 +187,7 @@ impl Channels {
         };
         let asker = Owner { channel: id, connection: copying.slot };
         let owner = self.peer_of(asker);
-        let shared = owner.and_then(|owner| Some(self.peek(owner.channel)?.end.shared().clone()));
+        let shared = owner.and_then(|owner| self.memory_of(owner, copying.at));
         let length = most.min(copying.length - copying.done);
         let done = copying.done + length;
         if let (Some(channel), Some(shared)) = (self.channel(id), shared) {
@@ -198,6 +198,11 @@ impl Channels {
             self.end_copy(asker);
         }
         length
+    }
+
+    /// The memory of an app that a place is in.
+    fn memory_of(&self, owner: Owner, at: Spot) -> Option<Shared> {
+        self.peek(owner.channel)?.end.memory(at.memory).cloned()
     }
 
     /// Whether so many bytes may be copied for a connection now. If not, it stands in line.
@@ -214,12 +219,13 @@ impl Channels {
     pub(super) fn copy_shared(
         &mut self,
         asker: Owner,
-        shared: &Shared,
+        owner: Owner,
         copying: Copying,
     ) -> Result<(), Blocked> {
+        let shared = self.memory_of(owner, copying.at).ok_or(Blocked::Copying)?;
         let channel = self.channel(asker.channel).ok_or(Blocked::Copying)?;
         if copying.length <= AT_ONCE_BYTES_MAX {
-            channel.copy(&copying, shared, copying.length);
+            channel.copy(&copying, &shared, copying.length);
             return Ok(());
         }
         channel.operations.copying = Some(copying);
@@ -316,11 +322,11 @@ impl Channels {
         let unsharing = core::mem::take(&mut channel.operations.unsharing);
         let is_written =
             |region| self.copies_of(owner, region).any(|(_, is_write): (Owner, bool)| is_write);
-        let (written, over): (Vec<_>, Vec<_>) =
-            unsharing.into_iter().partition(|(_, region)| is_written(*region));
+        let (written, over): (Vec<_>, Vec<Unsharing>) =
+            unsharing.into_iter().partition(|unsharing| is_written(unsharing.region));
         let Some(channel) = self.channel(owner) else { return };
         channel.operations.unsharing = written;
-        for (token, _) in over {
+        for Unsharing { token, .. } in over {
             channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
         }
     }
@@ -359,7 +365,7 @@ impl Channels {
         };
         if !is_right {
             Err("a copy that was not asked for, or some stand in line for none")
-        } else if !operations.unsharing.iter().all(|(_, region)| is_written(*region)) {
+        } else if !operations.unsharing.iter().all(|it| is_written(it.region)) {
             Err("an app is not told that it shares a region no longer")
         } else if channel.iter_connections().any(waits_for_nothing) {
             Err("a connection that was ended goes on")
@@ -378,12 +384,11 @@ impl Channels {
         let is_first = channel.exchange(copying.slot).is_some_and(|it| it.is_first(copying));
         let near = Owner { channel: id, connection: copying.slot };
         let peer = self.peer_of(near).and_then(|far| self.peek(far.channel));
-        let shared_bytes = peer.map_or(0, |peer| peer.end.shared().length());
-        let end = u64::from(copying.at) + u64::from(copying.length);
+        let is_inside = peer.is_some_and(|it| copying.at.has(&it.end, copying.length.into()));
         let fits = match copying.direction {
             Direction::Read(buffer) => buffer.length == copying.length,
             Direction::Write(_) => true,
         };
-        is_first && fits && end <= shared_bytes.into() && copying.done < copying.length
+        is_first && fits && is_inside && copying.done < copying.length
     }
 }

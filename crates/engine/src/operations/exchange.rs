@@ -18,6 +18,7 @@ use clearway_wire::clearway::operation::{
 };
 
 use super::execute::GATHERED_BYTES_MAX;
+use super::regions::Spot;
 use crate::channels::Channel;
 
 /// Requests of one connection that are on their way. Who asks has room for the answers of so many
@@ -98,7 +99,7 @@ pub(super) enum Source {
     /// The next bytes of `snapshots`, of which so many have gone before.
     Snapshot(u64),
     /// Bytes at this place of the app's shared memory, of the region with this handle.
-    Region(u64, u32),
+    Region(u64, Spot),
 }
 
 /// An operation that is sent and has not arrived.
@@ -339,8 +340,8 @@ impl Exchange {
                 let start = (at - self.snapshots_gone) as usize + from as usize;
                 copy(&self.snapshots, start, into);
             }
-            // Both were bounded when the request came; a revoked region has no readers.
-            Source::Region(_, place) => _ = channel.end.shared().read(place + from, into),
+            // A revoked region has no readers.
+            Source::Region(_, place) => channel.read_shared(place.plus(from), into),
         }
     }
 

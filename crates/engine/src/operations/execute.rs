@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use clearway_channel::{Pointer, Rights, Shared};
+use clearway_channel::{DaemonEnd, Pointer, Rights, Shared};
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, Request, Status,
 };
 
-use super::regions::{Region, Regions};
+use super::regions::{Region, Regions, Spot};
 
 /// The most that a batch reads in all.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
@@ -31,7 +31,7 @@ const _: () = assert!(BATCH_MAX == clearway_channel::BATCH_MAX);
 /// Whose memory, and who asks.
 pub(super) struct Place<'a> {
     pub(super) regions: &'a Regions,
-    pub(super) shared: &'a Shared,
+    pub(super) end: &'a DaemonEnd,
     /// The asker's address, and its user if it is an app of this engine.
     pub(super) asker: (IpAddr, Option<u32>),
     /// The owner has read what it was told.
@@ -62,11 +62,11 @@ pub(super) struct Outcome {
 pub(super) enum Data {
     Nothing,
     /// The answer carries bytes of shared memory: the region's handle, where, and how many.
-    Extent(u64, u32, u32),
+    Extent(u64, Spot, u32),
     /// The answer carries what was gathered.
     Gathered,
     /// The payload goes to this place of the shared memory, which is one of this region.
-    Place(u64, u32),
+    Place(u64, Spot),
 }
 
 impl Outcome {
@@ -113,9 +113,17 @@ impl Place<'_> {
         self.regions.find(handle, needed, self.asker)
     }
 
+    fn memory(&self, spot: Spot) -> Result<&Shared, Status> {
+        self.end.memory(spot.memory).ok_or(Status::OutOfBounds)
+    }
+
+    fn load(&self, spot: Spot) -> Result<u64, Status> {
+        self.memory(spot)?.load(spot.offset).ok_or(Status::OutOfBounds)
+    }
+
     fn find(&self, payload: &Payload<'_>) -> Result<Outcome, Status> {
         let (handle, region) = self.regions.named(payload.short, self.asker)?;
-        Ok(Outcome { extra: region.length.into(), ..Outcome::done(handle) })
+        Ok(Outcome { extra: region.length, ..Outcome::done(handle) })
     }
 
     fn read(&self, request: &Request) -> Result<Outcome, Status> {
@@ -139,20 +147,22 @@ impl Place<'_> {
     }
 
     /// Where a word is that is read and written.
-    fn atomic(&self, request: &Request) -> Result<u32, Status> {
+    fn atomic(&self, request: &Request) -> Result<Spot, Status> {
         let region = self.region(request.region, Rights::ATOMIC)?;
         word_of(region, request.offset)
     }
 
     fn compare_swap(&self, request: &Request) -> Result<Outcome, Status> {
         let at = self.atomic(request)?;
-        let found = self.shared.compare_swap(at, request.operand, request.second);
+        let shared = self.memory(at)?;
+        let found = shared.compare_swap(at.offset, request.operand, request.second);
         found.map(Outcome::done).ok_or(Status::OutOfBounds)
     }
 
     fn fetch_add(&self, request: &Request) -> Result<Outcome, Status> {
         let at = self.atomic(request)?;
-        self.shared.fetch_add(at, request.operand).map(Outcome::done).ok_or(Status::OutOfBounds)
+        let found = self.memory(at)?.fetch_add(at.offset, request.operand);
+        found.map(Outcome::done).ok_or(Status::OutOfBounds)
     }
 
     /// Reads what the entry at `offset` of the request's region points to in the second.
@@ -160,7 +170,7 @@ impl Place<'_> {
         let table = self.region(request.region, Rights::READ)?;
         let target = self.region(request.second, Rights::READ)?;
         let at = word_of(table, offset)?;
-        let entry = self.shared.load(at).ok_or(Status::OutOfBounds)?;
+        let entry = self.load(at)?;
         Ok(Outcome { data: follow(entry, target, request)?, ..Outcome::done(entry) })
     }
 
@@ -192,7 +202,8 @@ impl Place<'_> {
                     let end = gathered.len();
                     gathered.resize(end + wanted as usize, 0);
                     // It was bounded above.
-                    let _ = self.shared.read(at, &mut gathered[end..]);
+                    let _ =
+                        self.memory(at).is_ok_and(|it| it.read(at.offset, &mut gathered[end..]));
                 }
             }
             done += u64::from(status == Status::Done);
@@ -215,19 +226,19 @@ impl Place<'_> {
         let table = self.region(request.region, Rights::READ)?;
         let target = self.region(request.second, Rights::READ)?;
         let first = table.place(request.offset, bytes)?;
-        if !first.is_multiple_of(8) {
+        if !first.offset.is_multiple_of(8) {
             return Err(Status::Misaligned);
         }
-        let at = |index: u32| first + index * u32::from(stride);
-        let matches = |index: &u32| self.shared.load(at(*index)) == Some(request.operand);
+        let at = |index: u32| first.plus(index * u32::from(stride));
+        let matches = |index: &u32| self.load(at(*index)) == Ok(request.operand);
         let index = (0..count).find(matches).ok_or(Status::NotFound)?;
-        let entry = self.shared.load(at(index) + 8).ok_or(Status::OutOfBounds)?;
+        let entry = self.load(at(index).plus(8))?;
         Ok(Outcome { data: follow(entry, target, request)?, ..Outcome::done(index.into()) })
     }
 }
 
 /// Where in the shared memory the word at `offset` of a region is.
-fn word_of(region: &Region, offset: u64) -> Result<u32, Status> {
+fn word_of(region: &Region, offset: u64) -> Result<Spot, Status> {
     if !offset.is_multiple_of(8) {
         return Err(Status::Misaligned);
     }
@@ -245,7 +256,7 @@ fn follow(entry: u64, target: &Region, request: &Request) -> Result<Data, Status
 }
 
 /// What an answer is to carry, if a message has room for it.
-fn extent(region: u64, at: u32, length: u32) -> Result<Data, Status> {
+fn extent(region: u64, at: Spot, length: u32) -> Result<Data, Status> {
     if length > READ_BYTES_MAX {
         return Err(Status::TooLarge);
     }

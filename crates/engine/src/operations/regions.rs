@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use clearway_base::{SlotId, Slots};
-use clearway_channel::{Description, OperationStatus, Rights};
+use clearway_channel::{DaemonEnd, Description, OperationStatus, Rights};
 use clearway_wire::clearway::operation::{Kind, Request, Status};
 
 use super::execute::Outcome;
@@ -13,13 +13,34 @@ use crate::snapshot::RegionSnapshot;
 /// Regions of one channel, whatever the policy says.
 pub const REGIONS_MAX: u32 = 1 << 20;
 /// Both ends of a region are at multiples of this, so that no word is half in it.
-const ALIGNMENT: u32 = 8;
+const ALIGNMENT: u64 = 8;
 
-/// A piece of the shared memory.
+/// A place in memory that an app shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Which memory of its channel, by its number.
+    pub(super) memory: u64,
+    pub(super) offset: u64,
+}
+
+impl Spot {
+    /// So many bytes behind it.
+    pub(super) fn plus(self, bytes: u32) -> Self {
+        Self { offset: self.offset + u64::from(bytes), ..self }
+    }
+
+    /// Whether so many bytes from here on are in the memory of a channel.
+    pub(super) fn has(self, end: &DaemonEnd, bytes: u64) -> bool {
+        let last = self.offset.checked_add(bytes);
+        end.memory(self.memory).is_some_and(|shared| last.is_some_and(|it| it <= shared.length()))
+    }
+}
+
+/// A piece of shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    pub(super) start: u32,
-    pub(super) length: u32,
+    pub(super) start: Spot,
+    pub(super) length: u64,
     pub(super) description: Description,
     /// Operations that were carried out on it.
     pub(super) served: u64,
@@ -32,14 +53,13 @@ impl Region {
         grants.fold(Rights::NONE, |rights, grant| rights | grant.rights)
     }
 
-    /// Where in the shared memory `length` bytes at `offset` are, if all are in the region.
-    pub(super) fn place(&self, offset: u64, length: u64) -> Result<u32, Status> {
+    /// Where in shared memory `length` bytes at `offset` are, if all are in the region.
+    pub(super) fn place(&self, offset: u64, length: u64) -> Result<Spot, Status> {
         let end = offset.checked_add(length).ok_or(Status::OutOfBounds)?;
-        if end > self.length.into() {
+        if end > self.length {
             return Err(Status::OutOfBounds);
         }
-        // It is not beyond the length, which has 32 bits.
-        Ok(self.start + offset as u32)
+        Ok(Spot { offset: self.start.offset + offset, ..self.start })
     }
 }
 
@@ -48,11 +68,14 @@ impl Region {
 pub(crate) struct Regions {
     pub(super) slots: Slots<Region>,
     names: BTreeMap<Vec<u8>, SlotId>,
+    /// How many are pieces of each memory.
+    of_memories: BTreeMap<u64, u32>,
 }
 
 impl Regions {
     pub(super) fn new(max: u32) -> Self {
-        Self { slots: Slots::new(max.min(REGIONS_MAX)), names: BTreeMap::new() }
+        let slots = Slots::new(max.min(REGIONS_MAX));
+        Self { slots, names: BTreeMap::new(), of_memories: BTreeMap::new() }
     }
 
     /// How many there may be.
@@ -60,17 +83,17 @@ impl Regions {
         self.slots.count_max()
     }
 
-    /// Shares a piece of `shared_bytes` bytes; its handle.
+    /// Shares a piece of memory that has `memory_bytes` bytes; its handle.
     pub(super) fn share(
         &mut self,
-        shared_bytes: u32,
-        (start, length): (u32, u32),
+        memory_bytes: u64,
+        (start, length): (Spot, u64),
         description: Description,
     ) -> Result<u64, OperationStatus> {
-        if u64::from(start) + u64::from(length) > shared_bytes.into() {
+        if start.offset.checked_add(length).is_none_or(|end| end > memory_bytes) {
             return Err(OperationStatus::OutOfBounds);
         }
-        if !start.is_multiple_of(ALIGNMENT) || !length.is_multiple_of(ALIGNMENT) {
+        if !start.offset.is_multiple_of(ALIGNMENT) || !length.is_multiple_of(ALIGNMENT) {
             return Err(OperationStatus::Misaligned);
         }
         if self.names.contains_key(&description.name) {
@@ -82,16 +105,27 @@ impl Regions {
         if !name.is_empty() {
             self.names.insert(name, id);
         }
+        *self.of_memories.entry(start.memory).or_default() += 1;
         Ok(id.to_bits())
     }
 
-    /// Revokes a region. False if there is no such region.
-    pub(super) fn unshare(&mut self, handle: u64) -> bool {
-        let revoked = self.slots.remove(SlotId::of_bits(handle));
-        if let Some(region) = &revoked {
-            self.names.remove(&region.description.name);
+    /// Revokes a region, and returns of which memory it was a piece. `None` if there is no such
+    /// region.
+    pub(super) fn unshare(&mut self, handle: u64) -> Option<u64> {
+        let Region { start, description, .. } = self.slots.remove(SlotId::of_bits(handle))?;
+        self.names.remove(&description.name);
+        if let Some(count) = self.of_memories.get_mut(&start.memory) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_memories.remove(&start.memory);
+            }
         }
-        revoked.is_some()
+        Some(start.memory)
+    }
+
+    /// Whether any region is a piece of this memory.
+    pub(super) fn use_memory(&self, memory: u64) -> bool {
+        self.of_memories.contains_key(&memory)
     }
 
     /// An operation was carried out, or not.
@@ -119,8 +153,9 @@ impl Regions {
             channel,
             region: self.slots.id_at(slot).to_bits(),
             name: String::from_utf8_lossy(&description.name).into_owned(),
-            start: *start,
-            region_bytes: (*length).into(),
+            memory: start.memory,
+            start: start.offset,
+            region_bytes: *length,
             grants: description.grants.iter().map(ToString::to_string).collect(),
             operations_served: *served,
         })
@@ -161,7 +196,11 @@ impl Regions {
         let named: Vec<_> = all.filter(|(name, _)| !name.is_empty()).collect();
         let count = named.len();
         let names: BTreeMap<_, _> = named.into_iter().collect();
-        (names.len() == count).then_some(Self { slots, names })
+        let mut of_memories = BTreeMap::new();
+        for (_, region) in slots.iter() {
+            *of_memories.entry(region.start.memory).or_default() += 1;
+        }
+        (names.len() == count).then_some(Self { slots, names, of_memories })
     }
 }
 
@@ -175,6 +214,13 @@ mod tests {
         Description { name: name.into(), grants }
     }
 
+    /// In a memory of the app's own.
+    const MEMORY: u64 = 7;
+
+    fn at(offset: u64) -> Spot {
+        Spot { memory: MEMORY, offset }
+    }
+
     const WHO: (IpAddr, Option<u32>) = (IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), None);
 
     #[test]
@@ -182,19 +228,21 @@ mod tests {
         let mut regions = Regions::new(REGIONS_MAX);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let handle = regions.share(64, (8, 16), to_all("a", Rights::READ)).expect("shared");
+            let handle = regions.share(64, (at(8), 16), to_all("a", Rights::READ)).expect("shared");
             assert!(handle != 0 && !seen.contains(&handle));
             assert!(seen.iter().all(|old| regions.find(*old, Rights::NONE, WHO).is_err()));
-            let again = regions.share(64, (0, 64), to_all("a", Rights::READ));
+            let again = regions.share(64, (at(0), 64), to_all("a", Rights::READ));
             assert_eq!(again, Err(OperationStatus::NameTaken));
             assert_eq!(regions.named(b"a", WHO).map(|(handle, _)| handle), Ok(handle));
             let region = regions.find(handle, Rights::READ, WHO).expect("there");
-            assert_eq!(region.place(8, 8), Ok(16));
+            assert_eq!(region.place(8, 8), Ok(at(16)));
             for (offset, length) in [(8, 9), (17, 0), (u64::MAX, 1), (1 << 32, 0)] {
                 assert_eq!(region.place(offset, length), Err(Status::OutOfBounds));
             }
             assert_eq!(regions.find(handle, Rights::WRITE, WHO), Err(Status::NotAllowed));
-            assert!(regions.unshare(handle) && !regions.unshare(handle));
+            assert!(regions.use_memory(MEMORY));
+            assert_eq!((regions.unshare(handle), regions.unshare(handle)), (Some(MEMORY), None));
+            assert!(!regions.use_memory(MEMORY));
             assert_eq!(regions.named(b"a", WHO), Err(Status::NotFound));
             seen.push(handle);
         }
@@ -204,9 +252,9 @@ mod tests {
     fn only_whole_words_inside_of_the_memory_are_shared() {
         let mut regions = Regions::new(REGIONS_MAX);
         let mut share =
-            |extent| regions.share(64, extent, Description::default()).map(|_| ()).err();
+            |(start, length)| regions.share(64, (at(start), length), Description::default()).err();
         assert_eq!((share((0, 64)), share((64, 0)), share((0, 64))), (None, None, None));
-        for extent in [(0, 72), (64, 8), (u32::MAX - 7, 8), (8, u32::MAX - 7)] {
+        for extent in [(0, 72), (64, 8), (u64::MAX - 7, 8), (8, u64::MAX - 7)] {
             assert_eq!(share(extent), Some(OperationStatus::OutOfBounds));
         }
         assert_eq!(share((4, 8)), Some(OperationStatus::Misaligned));
@@ -216,7 +264,7 @@ mod tests {
     #[test]
     fn a_name_is_not_told_to_who_may_do_nothing() {
         let mut regions = Regions::new(REGIONS_MAX);
-        regions.share(64, (0, 64), to_all("b", Rights::NONE)).expect("shared");
+        regions.share(64, (at(0), 64), to_all("b", Rights::NONE)).expect("shared");
         assert_eq!(regions.named(b"b", WHO), Err(Status::NotFound));
         assert_eq!(regions.named(b"", WHO), Err(Status::NotFound));
     }
@@ -225,14 +273,15 @@ mod tests {
     #[test]
     fn no_more_are_shared_than_may_be() {
         let mut regions = Regions::new(2);
-        let share = |regions: &mut Regions| regions.share(64, (0, 8), Description::default());
+        let share = |regions: &mut Regions| regions.share(64, (at(0), 8), Description::default());
         let first = share(&mut regions).expect("shared");
         assert!(share(&mut regions).is_ok());
         assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
-        assert!(regions.unshare(first));
+        assert_eq!(regions.unshare(first), Some(MEMORY));
         assert!(share(&mut regions).is_ok());
         assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
         let mut again = Regions::of_slots(regions.slots).expect("sound");
+        assert!(again.use_memory(MEMORY) && !again.use_memory(MEMORY + 1));
         assert_eq!((share(&mut again), again.max()), (Err(OperationStatus::TooMany), 2));
         assert_eq!(share(&mut Regions::new(0)), Err(OperationStatus::TooMany));
     }

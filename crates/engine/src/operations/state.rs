@@ -7,19 +7,21 @@ use clearway_transport::{Buffer, OPERATION_NAMES, Operation};
 use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
 
-use super::Operations;
 use super::copying::{Copying, Direction};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
-use super::regions::{REGIONS_MAX, Region, Regions};
+use super::regions::{REGIONS_MAX, Region, Regions, Spot};
+use super::{Operations, Unsharing};
 use crate::control::Allowance;
 
 /// A region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionState {
-    /// Where it starts, and how many bytes it has.
-    pub start: u32,
-    /// See `start`.
-    pub length: u32,
+    /// The number of its memory, where it starts there, and how many bytes it has.
+    pub memory: u64,
+    /// See `memory`.
+    pub start: u64,
+    /// See `memory`.
+    pub length: u64,
     /// Its description, as apps write it.
     pub description: Vec<u8>,
     /// How many operations were carried out on it.
@@ -71,10 +73,12 @@ pub struct CopyingState {
     pub request: Vec<u8>,
     /// What its completion says.
     pub value: u64,
-    /// The region, where in the shared memory, how many bytes, and how many of them are copied.
+    /// The region, in which memory and where in it, how many bytes, and how many of them are copied.
     pub region: u64,
     /// See `region`.
-    pub at: u32,
+    pub memory: u64,
+    /// See `region`.
+    pub at: u64,
     /// See `region`.
     pub length: u32,
     /// See `region`.
@@ -116,8 +120,8 @@ pub enum SourceState {
     Pool(u32),
     /// Bytes of `snapshots`, counted from the first that there was.
     Snapshot(u64),
-    /// Bytes of shared memory, of the region with this handle.
-    Region(u64, u32),
+    /// Bytes of shared memory: of the region with this handle, in which memory, and where in it.
+    Region(u64, u64, u64),
 }
 
 /// More than any connection has had; sums do not overflow.
@@ -126,22 +130,23 @@ const COUNT_MAX: u64 = 1 << 62;
 impl Operations {
     pub(crate) fn save(&self) -> Vec<SlotState<RegionState>> {
         self.regions.slots.save(|region| RegionState {
-            start: region.start,
+            memory: region.start.memory,
+            start: region.start.offset,
             length: region.length,
             description: region.description.to_bytes().unwrap_or_default(),
             served: region.served,
         })
     }
 
-    /// Regions of `shared_bytes` bytes. What of the connections' operations is to be counted comes
+    /// Regions of the memory of this channel. What of the connections' operations is to be counted comes
     /// with [`Operations::count`].
     pub(crate) fn restore(
         allowance: Allowance,
         saved: Vec<SlotState<RegionState>>,
-        shared_bytes: u32,
+        end: &DaemonEnd,
     ) -> Result<Self, Invalid> {
         let most = allowance.regions_max.min(REGIONS_MAX);
-        let slots = Slots::restore(most, saved, |saved| restore_region(saved, shared_bytes))?;
+        let slots = Slots::restore(most, saved, |saved| restore_region(saved, end))?;
         let regions = Regions::of_slots(slots);
         let regions = regions.ok_or(Invalid("two regions of one name"))?;
         Ok(Self { regions, ..Self::new(allowance) })
@@ -157,8 +162,9 @@ impl Operations {
     }
 
     /// What was revoked and is still being written to.
-    pub(crate) fn unsharing(&self) -> Vec<(u64, u64)> {
-        self.unsharing.clone()
+    pub(crate) fn unsharing(&self) -> Vec<(u64, u64, u64)> {
+        let unsharing = self.unsharing.iter();
+        unsharing.map(|Unsharing { token, region, memory }| (*token, *region, *memory)).collect()
     }
 
     /// What was under way. What of it makes sense is seen when all channels are there.
@@ -166,7 +172,7 @@ impl Operations {
         &mut self,
         copying: Option<CopyingState>,
         to_copy: Vec<u32>,
-        unsharing: Vec<(u64, u64)>,
+        unsharing: Vec<(u64, u64, u64)>,
         slots: u32,
     ) -> Result<(), Invalid> {
         ensure(
@@ -175,7 +181,9 @@ impl Operations {
         )?;
         self.copying = copying.map(Copying::restore).transpose()?;
         to_copy.into_iter().for_each(|slot| self.to_copy.push(slot, ()));
-        self.unsharing = unsharing;
+        let unsharing = unsharing.into_iter();
+        self.unsharing =
+            unsharing.map(|(token, region, memory)| Unsharing { token, region, memory }).collect();
         Ok(())
     }
 
@@ -196,11 +204,11 @@ impl Operations {
     }
 }
 
-fn restore_region(saved: RegionState, shared_bytes: u32) -> Result<Region, Invalid> {
-    let RegionState { start, length, description, served } = saved;
-    let is_inside = u64::from(start) + u64::from(length) <= shared_bytes.into();
-    ensure(is_inside, "a region outside of the shared memory")?;
-    let is_aligned = start.is_multiple_of(8) && length.is_multiple_of(8);
+fn restore_region(saved: RegionState, end: &DaemonEnd) -> Result<Region, Invalid> {
+    let RegionState { memory, start, length, description, served } = saved;
+    let start = Spot { memory, offset: start };
+    ensure(start.has(end, length), "a region outside of the shared memory")?;
+    let is_aligned = start.offset.is_multiple_of(8) && length.is_multiple_of(8);
     ensure(is_aligned, "a region of half a word")?;
     let description = Description::of(&description).ok_or(Invalid("a region of no sense"))?;
     ensure(served <= COUNT_MAX, "more operations than can be counted")?;
@@ -220,7 +228,9 @@ impl Exchange {
                 Source::Nothing => SourceState::Nothing,
                 Source::Pool(offset) => SourceState::Pool(offset),
                 Source::Snapshot(at) => SourceState::Snapshot(at),
-                Source::Region(handle, at) => SourceState::Region(handle, at),
+                Source::Region(handle, Spot { memory, offset }) => {
+                    SourceState::Region(handle, memory, offset)
+                }
             },
             length: sent.length,
         });
@@ -287,12 +297,11 @@ impl Exchange {
 
     /// Holds it against the app's memory.
     pub(crate) fn check_memory(&self, end: &DaemonEnd) -> Result<(), Invalid> {
-        let shared_bytes = u64::from(end.shared().length());
         let is_there = |sent: &Sent| match sent.source {
             Source::Nothing => sent.length == 0,
             Source::Snapshot(_) => true,
             Source::Pool(offset) => end.is_extent(offset, sent.length),
-            Source::Region(_, at) => u64::from(at) + u64::from(sent.length) <= shared_bytes,
+            Source::Region(_, at) => at.has(end, sent.length.into()),
         };
         ensure(self.sent.iter().all(is_there), "an operation beyond the app's memory")?;
         let is_extent = |(offset, length)| end.is_extent(offset, length);
@@ -318,16 +327,19 @@ impl Exchange {
 impl Copying {
     fn save(&self) -> CopyingState {
         let Self { slot, request, value, region, at, length, direction, done } = *self;
+        let Spot { memory, offset: at } = at;
         let request = request.emit().to_vec();
         let (buffer, offset) = match direction {
             Direction::Read(buffer) => (Some(buffer), 0),
             Direction::Write(offset) => (None, offset),
         };
-        CopyingState { slot, request, value, region, at, length, done, buffer, offset }
+        CopyingState { slot, request, value, region, memory, at, length, done, buffer, offset }
     }
 
     fn restore(saved: CopyingState) -> Result<Self, Invalid> {
-        let CopyingState { slot, value, region, at, length, done, buffer, offset, .. } = saved;
+        let CopyingState { slot, value, region, memory, at, length, done, buffer, offset, .. } =
+            saved;
+        let at = Spot { memory, offset: at };
         let request =
             Request::parse(&saved.request).map_err(|_| Invalid("a copy without its request"))?;
         let direction = buffer.map_or(Direction::Write(offset), Direction::Read);
@@ -372,7 +384,9 @@ fn restore_sent(saved: SentState) -> Result<Sent, Invalid> {
         SourceState::Nothing => Source::Nothing,
         SourceState::Pool(offset) => Source::Pool(offset),
         SourceState::Snapshot(at) => Source::Snapshot(at),
-        SourceState::Region(handle, at) => Source::Region(handle, at),
+        SourceState::Region(handle, memory, offset) => {
+            Source::Region(handle, Spot { memory, offset })
+        }
     };
     Ok(Sent { head, is_answer, source, length })
 }

@@ -68,12 +68,40 @@ impl Pair {
         (start, bytes): (u32, u32),
         grants: &[Grant],
     ) -> (Status, u64) {
+        self.share_by(name, grants, |offset, length| Command::Share {
+            token: 5,
+            offset,
+            length,
+            start,
+            bytes,
+        })
+    }
+
+    /// Shares a piece of memory of this number, with anybody.
+    pub fn share_in(&mut self, memory: u64, (start, bytes): (u64, u64)) -> (Status, u64) {
+        self.share_by("", &[to_all(Rights::ALL)], |offset, length| Command::ShareMemory {
+            token: 5,
+            offset,
+            length,
+            memory,
+            start,
+            bytes,
+        })
+    }
+
+    /// Shares by a command that says where the description is.
+    fn share_by(
+        &mut self,
+        name: &str,
+        grants: &[Grant],
+        command: impl FnOnce(u32, u32) -> Command,
+    ) -> (Status, u64) {
         let description = Description { name: name.into(), grants: grants.to_vec() };
         let description = description.to_bytes().expect("sound");
         let extent = self.owner.end.allocate(description.len() as u32).expect("room");
         self.owner.end.transmit_bytes(&extent).copy_from_slice(&description);
         let (offset, length) = (extent.offset(), extent.length());
-        self.owner.submit(&Command::Share { token: 5, offset, length, start, bytes });
+        self.owner.submit(&command(offset, length));
         let told = self.owner_is_told();
         self.owner.end.free(extent);
         match told {
@@ -168,12 +196,12 @@ impl Pair {
 
     pub fn owned(&self, offset: u32, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        assert!(self.owner.end.shared().read(offset, &mut bytes));
+        assert!(self.owner.end.shared().read(offset.into(), &mut bytes));
         bytes
     }
 
     pub fn own(&self, offset: u32, bytes: &[u8]) {
-        assert!(self.owner.end.shared().write(offset, bytes));
+        assert!(self.owner.end.shared().write(offset.into(), bytes));
     }
 }
 

@@ -123,7 +123,7 @@ impl Estate {
         fill(shared, quarry.start, quarry.len(), self.quarry());
         for index in 0..ENTRIES {
             let key = TABLE + TABLE_STRIDE * index as u32;
-            assert!(shared.store(key, Self::key(index)), "in the memory");
+            assert!(shared.store(key.into(), Self::key(index)), "in the memory");
             self.change_entry(shared, index, now);
         }
     }
@@ -194,7 +194,8 @@ impl Estate {
             1 | 2 => self.write_journal(shared),
             _ => {
                 if let Some((word, slot, addend)) = self.begin_add() {
-                    let found = shared.fetch_add(add_at(word), addend).expect("in the memory");
+                    let found =
+                        shared.fetch_add(add_at(word).into(), addend).expect("in the memory");
                     let is_sound = self.adds[word].done(slot, found);
                     return is_sound.or_else(|what| self.unless_tainted(what));
                 }
@@ -219,7 +220,7 @@ impl Estate {
             _ => Pointer { offset, length },
         };
         let entry = pointer.to_word().expect("in its bounds");
-        assert!(shared.store(entry_at(index), entry), "in the memory");
+        assert!(shared.store(entry_at(index).into(), entry), "in the memory");
         self.entries[index].push((now, entry));
     }
 
@@ -276,11 +277,11 @@ impl Estate {
             }
         }
         for (index, word) in self.adds.iter_mut().enumerate() {
-            let value = shared.load(add_at(index)).unwrap_or_default();
+            let value = shared.load(add_at(index).into()).unwrap_or_default();
             word.look(value).map_err(|what| format!("word {index}: {what}"))?;
         }
         for (index, word) in self.swaps.iter_mut().enumerate() {
-            word.look(now, shared.load(swap_at(index)).unwrap_or_default());
+            word.look(now, shared.load(swap_at(index).into()).unwrap_or_default());
         }
         (0..self.records.len()).try_for_each(|index| self.look_at_record(shared, index, now))?;
         for (index, block) in self.blocks.iter().enumerate() {
@@ -327,7 +328,7 @@ impl Estate {
 
     /// True if the operation shows.
     pub(super) fn has_added(shared: &Shared, word: usize, slot: usize) -> bool {
-        shared.load(add_at(word)).is_some_and(|value| has(value, slot))
+        shared.load(add_at(word).into()).is_some_and(|value| has(value, slot))
     }
 
     /// Whether nothing is told that is still to be told, once the owner has nothing to take.
@@ -418,7 +419,7 @@ pub(super) fn expected(entry: u64, max: u32) -> Result<Pointer, Status> {
 }
 
 fn put(shared: &Shared, at: u32, bytes: &[u8]) {
-    assert!(shared.write(at, bytes), "in the memory");
+    assert!(shared.write(at.into(), bytes), "in the memory");
 }
 
 fn fill(shared: &Shared, at: u32, length: usize, content: Content) {
@@ -429,6 +430,6 @@ fn fill(shared: &Shared, at: u32, length: usize, content: Content) {
 
 fn bytes(shared: &Shared, at: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    assert!(shared.read(at, &mut bytes), "in the memory");
+    assert!(shared.read(at.into(), &mut bytes), "in the memory");
     bytes
 }

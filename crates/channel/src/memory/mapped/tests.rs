@@ -38,7 +38,7 @@ fn punch(fd: impl AsFd) -> rustix::io::Result<()> {
     rustix::fs::fallocate(fd, HOLE, 0, sizes().total_bytes() as u64)
 }
 
-fn advise(memory: &Memory, advice: Advice) -> rustix::io::Result<()> {
+fn advise(memory: &Mapping, advice: Advice) -> rustix::io::Result<()> {
     // SAFETY: no reference into the mapping exists in these tests, so its bytes may change or go.
     unsafe { rustix::mm::madvise(memory.base.as_ptr().cast(), memory.bytes, advice) }
 }
@@ -52,7 +52,7 @@ fn faults() -> u64 {
 }
 
 /// Page faults that it takes to write to every page.
-fn faults_of_writing(memory: &Memory) -> u64 {
+fn faults_of_writing(memory: &Mapping) -> u64 {
     let before = faults();
     for page in (0..memory.bytes).step_by(PAGE_BYTES) {
         memory.word(page).store(7, Relaxed);
@@ -61,7 +61,7 @@ fn faults_of_writing(memory: &Memory) -> u64 {
 }
 
 /// A few of the test's own are allowed: allocating, and reading how many there were.
-fn assert_populated(memory: &Memory) {
+fn assert_populated(memory: &Mapping) {
     let (faults, pages) = (faults_of_writing(memory), memory.bytes / PAGE_BYTES);
     assert!(faults < 64, "{faults} page faults over {pages} pages");
 }
@@ -88,15 +88,12 @@ fn no_page_can_be_taken_away_once_the_app_has_mapped_them() {
         ] {
             assert!(rustix::fs::fallocate(fd, flags, 0, PAGE_BYTES as u64).is_err(), "{flags:?}");
         }
-        assert!(
-            map(fd.as_fd(), Areas::new(&sizes()), Versions::APP.max).is_err(),
-            "a new way to write"
-        );
+        assert!(map(fd.as_fd(), sizes().total_bytes()).is_err(), "a new way to write");
     }
     let truncated = rustix::fs::open(&path, OFlags::RDWR | OFlags::TRUNC, Mode::empty());
     assert!(truncated.is_err());
-    assert_eq!(advise(&app, Advice::LinuxRemove), Err(Errno::PERM));
-    assert_populated(&daemon);
+    assert_eq!(advise(&app.mapping, Advice::LinuxRemove), Err(Errno::PERM));
+    assert_populated(&daemon.mapping);
 }
 
 /// What the kernel lets an app say about its own mapping does nothing to the daemon's.
@@ -111,11 +108,11 @@ fn advice_about_the_apps_mapping_costs_the_daemon_nothing() {
         Advice::LinuxDontFork,
         Advice::LinuxNoHugepage,
     ] {
-        let _ = advise(&app, advice);
-        assert_populated(&daemon);
+        let _ = advise(&app.mapping, advice);
+        assert_populated(&daemon.mapping);
     }
     drop(app);
-    assert_populated(&daemon);
+    assert_populated(&daemon.mapping);
 }
 
 /// Holes that were made before the seal are filled, on the thread that looks.
@@ -124,14 +121,14 @@ fn holes_made_before_are_filled_before_an_engine_comes() {
     let (daemon, fd) = create(&sizes(), Versions::APP.max).unwrap();
     punch(&fd).unwrap();
     assert!(!daemon.secure(fd.as_fd()).unwrap(), "not sealed yet");
-    let missing = faults_of_writing(&daemon);
+    let missing = faults_of_writing(&daemon.mapping);
     assert!(missing > 100, "the hole is one: {missing}");
     punch(&fd).unwrap();
     // Without it the app would not know what it has.
     daemon.write_header(&sizes());
     let _app = open(&fd, &sizes()).unwrap().unwrap();
     assert!(daemon.secure(fd.as_fd()).unwrap());
-    assert_populated(&daemon);
+    assert_populated(&daemon.mapping);
 }
 
 /// Whoever fills large memory lets others change the mappings of the process in between: engines,
@@ -161,7 +158,7 @@ fn large_memory_is_filled_piece_by_piece() {
             std::thread::yield_now();
         }
         let before = changes.load(Relaxed);
-        memory.fill().unwrap();
+        memory.mapping.fill().unwrap();
         let during = changes.load(Relaxed) - before;
         ended.store(true, Relaxed);
         during

@@ -35,15 +35,20 @@ fn has_heard(app: &App) -> bool {
     recv(&app.socket, &mut byte, flags).is_ok()
 }
 
-/// Sends a request with the last reference to a socket whose closing waits for an hour. What keeps
-/// it waiting is returned.
-fn send_slow(app: &App) -> rustix::io::Result<TcpStream> {
+/// A socket whose closing waits for an hour, and what keeps it waiting.
+pub(super) fn slow_socket() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let slow = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
     let (kept_waiting, _) = listener.accept().expect("accepted");
     slow.set_nonblocking(true).expect("non-blocking");
     while (&slow).write(&[0; 1 << 16]).is_ok() {}
     set_socket_linger(&slow, Some(Duration::from_secs(3600))).expect("a linger time");
+    (slow, kept_waiting)
+}
+
+/// Sends a request with the last reference to such a socket. What keeps it waiting is returned.
+fn send_slow(app: &App) -> rustix::io::Result<TcpStream> {
+    let (slow, kept_waiting) = slow_socket();
     let descriptors = [slow.as_fd()];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

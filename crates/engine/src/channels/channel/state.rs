@@ -58,8 +58,7 @@ impl Channel {
             regions_max: saved.regions_max,
             may_ask: saved.may_ask,
         };
-        let mut operations =
-            Operations::restore(allowance, saved.regions, end.sizes().shared_bytes)?;
+        let mut operations = Operations::restore(allowance, saved.regions, &end)?;
         for (slot, found) in connections.iter() {
             let Some(exchange) = found.exchange.as_deref() else { continue };
             exchange.check_memory(&end)?;
