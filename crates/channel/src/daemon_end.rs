@@ -3,9 +3,7 @@
 
 #[cfg(not(miri))]
 use std::io;
-#[cfg(not(miri))]
-use std::os::fd::AsFd;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 #[cfg(not(miri))]
