@@ -9,7 +9,7 @@ use clearway_wire::clearway::operation::{
 use clearway_wire::clearway::{
     ACK_FRAME_LENGTH, Challenge, Frame, Frames, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, Packet,
     PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_open, emit_path,
-    emit_probe, emit_stray, emit_stream, emit_wait, seal,
+    emit_probe, emit_skip, emit_stray, emit_stream, emit_wait, seal,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -146,6 +146,9 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
         Frame::Open { limit } => again_frame(frame, |bytes| emit_open(bytes, *limit)),
         Frame::Wait { sequence, number } => {
             again_frame(frame, |bytes| emit_wait(bytes, *sequence, *number));
+        }
+        Frame::Skip { sequence, length } => {
+            again_frame(frame, |bytes| emit_skip(bytes, *sequence, *length));
         }
         _ => {}
     }

@@ -32,7 +32,7 @@ local packet_types = {
 local frame_types = {
     [0] = "padding", "ping", "ack", "limit", "message", "fragment", "close", "reset", "path",
     "stray", "probe", [0x24] = "operation", [0x25] = "operation part",
-    [0x30] = "stream", [0x31] = "open", [0x32] = "wait",
+    [0x30] = "stream", [0x31] = "open", [0x32] = "wait", [0x33] = "skip",
 }
 -- What an operation does, and what came of it: docs/operations.md.
 local operations = {
@@ -343,7 +343,7 @@ end
 local PADDING, PING, ACK, LIMIT, MESSAGE, FRAGMENT = 0, 1, 2, 3, 4, 5
 local CLOSE, RESET, PATH, STRAY, PROBE = 6, 7, 8, 9, 10
 local OPERATION, OPERATION_PART = 0x24, 0x25
-local STREAM, OPEN, WAIT = 0x30, 0x31, 0x32
+local STREAM, OPEN, WAIT, SKIP = 0x30, 0x31, 0x32, 0x33
 
 frames[PADDING] = function(context, tree, at)
     local first, past = at, context.tvb:len()
@@ -570,6 +570,17 @@ frames[WAIT] = function(context, tree, at)
     tree:add(f.dropped, number)
     context.say("wait with message %d, dropped in packet %s", sequence:uint(),
         tostring(number:uint64()))
+    return past
+end
+
+-- A message is not sent.
+frames[SKIP] = function(context, tree, at)
+    local past = fixed(context, tree, at, 12)
+    local sequence, length = context.tvb(at + 4, 4), context.tvb(at + 8, 4)
+    tree:add(f.sequence, sequence)
+    tree:add(f.total, length)
+    ensure(length:uint() <= MESSAGE_BYTES_MAX, "fragment_extent")
+    context.say("message %d (%d bytes) was dropped by its sender", sequence:uint(), length:uint())
     return past
 end
 

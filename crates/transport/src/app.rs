@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use clearway_base::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{FlowKey, StreamKey};
@@ -111,6 +112,15 @@ pub enum Outbound {
     Message(u32, u32),
 }
 
+/// Until when a message may leave. One that cannot is dropped, and both apps are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadline {
+    /// The last moment.
+    pub at: Time,
+    /// The engine's name for the message: see [`App::dropped`].
+    pub number: u32,
+}
+
 /// Names of operations are below that.
 pub const OPERATION_NAMES: u32 = 1 << 28;
 
@@ -185,6 +195,13 @@ pub trait App {
 
     /// The next `messages` messages of this connection have arrived; their bytes are free.
     fn sent(&mut self, owner: Owner, messages: u32);
+
+    /// A message of this connection was dropped, and the peer knows that: the one with this number
+    /// in its [`Deadline`]. It is among those that have "arrived".
+    fn dropped(&mut self, _owner: Owner, _number: u32) {}
+
+    /// The peer has dropped the next `messages` messages of this connection.
+    fn skipped(&mut self, _owner: Owner, _messages: u32) {}
 
     /// An operation has come whose turn it is.
     fn operate(&mut self, _owner: Owner, _operation: Arrived<'_>) -> Operated {

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::{MILLISECOND, Time, TimerWheel};
 use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 
-use crate::app::{App, Owner, Reason};
+use crate::app::{App, Deadline, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{
@@ -445,6 +445,22 @@ impl Endpoint {
         let StreamKey { flow: key, stream } = to.into();
         let Some(flow) = self.flow(key) else { return };
         flow.send(stream, offset, length);
+        self.queue(now, key.slot());
+    }
+
+    /// The same for a message that is dropped if nothing of it has left in time: both apps are told,
+    /// by [`App::dropped`] and [`App::skipped`]. A peer of before version 3 gets it, however late.
+    pub fn send_until(
+        &mut self,
+        now: Time,
+        to: impl Into<StreamKey>,
+        offset: u32,
+        length: u32,
+        deadline: Deadline,
+    ) {
+        let StreamKey { flow: key, stream } = to.into();
+        let Some(flow) = self.flow(key) else { return };
+        flow.send_until(stream, offset, length, deadline);
         self.queue(now, key.slot());
     }
 

@@ -14,7 +14,7 @@ use clearway_base::Time;
 use clearway_congestion::{Control, Pacer};
 
 use crate::acks::Acks;
-use crate::app::{App, Owner, Reason};
+use crate::app::{App, Deadline, Owner, Reason};
 use crate::config::Config;
 use crate::ecn::Marking;
 use crate::endpoint::Arrival;
@@ -355,10 +355,22 @@ impl Flow {
     #[inline]
     pub(crate) fn send(&mut self, stream: u32, offset: u32, length: u32) {
         if stream != 0 {
-            return self.send_on(stream, offset, length);
+            return self.send_on(stream, offset, length, None);
         }
         debug_assert!(matches!(self.state, State::Open | State::Connecting(_)));
         self.main.outgoing.push(offset, length);
+    }
+
+    /// The same for a message that is dropped if it cannot leave in time, and the peer knows what
+    /// that is.
+    pub(crate) fn send_until(&mut self, stream: u32, offset: u32, length: u32, deadline: Deadline) {
+        if stream != 0 {
+            self.send_on(stream, offset, length, Some(deadline));
+        } else if self.streams.is_some() {
+            self.main.outgoing.push_until(offset, length, deadline);
+        } else {
+            self.send(stream, offset, length);
+        }
     }
 
     pub(crate) const fn probe_timeouts(&self) -> u32 {

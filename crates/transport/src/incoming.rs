@@ -2,10 +2,10 @@
 //! over in order. Detecting duplicate packets is not its job (see `acks.rs`), but every fragment
 //! may come twice, in another packet, and is then ignored.
 
+mod ahead;
 mod largest;
 mod operations;
 mod state;
-mod unordered;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +14,7 @@ use clearway_base::RangeSet;
 use crate::app::{App, Buffer, Order, Owner};
 use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 use crate::state::POSITIONS_MAX;
+use ahead::Ahead;
 use largest::Largest;
 
 /// Why a packet's data was not taken.
@@ -97,8 +98,8 @@ pub(crate) struct Incoming {
     window: u64,
     /// The limit that was last announced.
     announced: u64,
-    /// Messages that were delivered before `next`, if they may be: see `unordered.rs`.
-    ahead: Option<Box<RangeSet>>,
+    /// What is known of messages behind `next` that need not wait for their turn.
+    ahead: Option<Box<Ahead>>,
     /// Gaps in all of `partial`, at most [`GAPS_MAX`].
     gaps: u32,
     /// A message was refused for want of memory: the sender must be told when there is some.
@@ -190,7 +191,7 @@ impl Incoming {
         is_operation: bool,
     ) -> Result<(), Refused> {
         let sequence = self.unwrap_sequence(sequence).ok_or(Refused::Violation)?;
-        if sequence < self.next || self.was_delivered_ahead(sequence) {
+        if sequence < self.next || self.is_over(sequence) {
             return Ok(()); // sent again by a sender that did not know
         }
         if !self.partial.contains_key(&sequence) {
@@ -231,8 +232,7 @@ impl Incoming {
         is_operation: bool,
     ) -> Result<(), Refused> {
         self.check_limit(MESSAGE_OVERHEAD + part as u64)?;
-        // All messages before it have their place in the sender's sequence too.
-        if sequence.saturating_mul(MESSAGE_OVERHEAD) >= self.announced {
+        if self.is_beyond(sequence) {
             return Err(Refused::Violation);
         }
         let order = if sequence == self.next { Order::Due } else { Order::Ahead };
@@ -248,7 +248,7 @@ impl Incoming {
 
     #[inline(never)]
     fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) -> Result<(), Refused> {
-        self.pass_delivered();
+        self.pass_over(app, owner);
         while let Some(entry) = self.partial.first_entry() {
             if *entry.key() != self.next || !entry.get().is_complete() {
                 break;
@@ -256,13 +256,13 @@ impl Incoming {
             let sequence = *entry.key();
             let partial = entry.remove();
             self.next += 1;
-            self.pass_delivered();
             self.take_out(app, owner, sequence, &partial);
             if partial.is_operation {
                 self.operate_ready(app, owner, partial.buffer)?;
             } else {
                 app.deliver(owner, partial.buffer);
             }
+            self.pass_over(app, owner);
         }
         Ok(())
     }
@@ -284,6 +284,12 @@ impl Incoming {
 
     fn check_limit(&self, positions: u64) -> Result<(), Refused> {
         if self.received + positions > self.announced { Err(Refused::Violation) } else { Ok(()) }
+    }
+
+    /// A message with this sequence number cannot be sent yet: all before it have their places in
+    /// the sender's sequence, too.
+    const fn is_beyond(&self, sequence: u64) -> bool {
+        sequence.saturating_mul(MESSAGE_OVERHEAD) >= self.announced
     }
 
     /// The app has released so many messages, of so many bytes in all.

@@ -9,6 +9,7 @@
 //! A packet carries one contiguous range of positions, so what was lost is a range again, however
 //! many messages it touches. Loss detection itself is not here; see `recovery.rs`.
 
+mod deadlines;
 mod operations;
 mod state;
 
@@ -16,6 +17,7 @@ use clearway_base::{RangeSet, ShortQueue};
 use core::ops::Range;
 
 use crate::config::MESSAGE_OVERHEAD;
+use deadlines::Deadlines;
 pub(crate) use operations::Carried;
 
 /// Ranges of positions that are acknowledged, or lost, between others that are not, at most: the
@@ -103,6 +105,7 @@ pub(crate) struct Outgoing {
     /// The receiver's limit.
     granted: u64,
     turned_away: TurnedAway,
+    deadlines: Deadlines,
 }
 
 /// What the receiver had no memory for.

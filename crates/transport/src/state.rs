@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::app::{Buffer, Order, Owner};
+use crate::app::{Buffer, Deadline, Order, Owner};
 use crate::flow::Priority;
 
 /// All flows of an engine, and what it remembers of others.
@@ -277,8 +277,19 @@ pub struct IncomingState {
     pub announced: u64,
     /// A message was refused for want of memory since then.
     pub starved: bool,
-    /// Messages that were delivered before their turn, if they may be.
-    pub ahead: Option<Vec<Range<u64>>>,
+    /// What is known of messages whose turn has not come.
+    pub ahead: Option<AheadState>,
+}
+
+/// Messages that are passed over when their turn comes, by sequence number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AheadState {
+    /// Messages are delivered as they become whole.
+    pub is_unordered: bool,
+    /// Those that the app has, or has heard of.
+    pub delivered: Vec<Range<u64>>,
+    /// Those that their sender has dropped, of which the app is to hear in their turn.
+    pub skipped: Vec<Range<u64>>,
 }
 
 /// A message of which not all has come, or whose turn has not.
@@ -316,6 +327,8 @@ pub struct OutgoingState {
     pub lost: Vec<Range<u64>>,
     /// Positions from here on may not be used yet.
     pub limit: u64,
+    /// Messages with deadlines: where each begins, and whether it was dropped.
+    pub deadlines: Vec<(u64, Deadline, bool)>,
 }
 
 /// Packets in flight.

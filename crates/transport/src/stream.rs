@@ -2,9 +2,11 @@
 
 use core::ops::Range;
 
-use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
-use clearway_wire::clearway::{self, FRAGMENT_FRAME_LENGTH, MESSAGE_FRAME_LENGTH};
+use clearway_base::{RangeSet, Time};
+use clearway_wire::clearway::{
+    self, FRAGMENT_FRAME_LENGTH, MESSAGE_FRAME_LENGTH, SKIP_FRAME_LENGTH,
+};
 
 use crate::app::{App, Owner};
 use crate::incoming::{Incoming, Refused};
@@ -48,20 +50,63 @@ impl Stream {
     /// Writes message frames from `at` on; returns where they end.
     pub(crate) fn emit_messages(
         &mut self,
+        now: Time,
         bytes: &mut [u8],
         at: usize,
         sent: &mut Range<u64>,
         app: &impl App,
     ) -> usize {
-        let Some(mut range) = self.outgoing.next_range() else { return at };
-        let start = range.start;
-        let cursor = self.outgoing.cursor(start);
-        if self.outgoing.has_operations()
-            && self.outgoing.cut_to_kind(&mut range, cursor) == Carried::Operations
-        {
-            return self.emit_pieces::<true>(bytes, at, range, cursor, sent, app);
+        let Some(range) = self.outgoing.next_range() else { return at };
+        let cursor = self.outgoing.cursor(range.start);
+        if self.outgoing.is_mixed() {
+            return self.emit_kind(now, bytes, at, range, cursor, sent, app);
         }
         self.emit_pieces::<false>(bytes, at, range, cursor, sent, app)
+    }
+
+    /// The same where what is to be sent may be of several kinds, of which a packet has one.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "those of the caller, and what it has found")]
+    fn emit_kind(
+        &mut self,
+        now: Time,
+        bytes: &mut [u8],
+        at: usize,
+        mut range: Range<u64>,
+        cursor: usize,
+        sent: &mut Range<u64>,
+        app: &impl App,
+    ) -> usize {
+        self.outgoing.drop_late(now, bytes.len());
+        match self.outgoing.cut_to_kind(&mut range, cursor) {
+            Carried::Messages => self.emit_pieces::<false>(bytes, at, range, cursor, sent, app),
+            Carried::Operations => self.emit_pieces::<true>(bytes, at, range, cursor, sent, app),
+            Carried::Skips => self.emit_skips(bytes, at, range, cursor, sent),
+        }
+    }
+
+    /// Writes that the messages in `range` were dropped, whose first is at `cursor`.
+    fn emit_skips(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        range: Range<u64>,
+        mut cursor: usize,
+        sent: &mut Range<u64>,
+    ) -> usize {
+        let mut end = range.start;
+        while end < range.end
+            && at + SKIP_FRAME_LENGTH <= bytes.len()
+            && let Some(skipped) = self.outgoing.skipped(cursor)
+        {
+            at += clearway::emit_skip(&mut bytes[at..], skipped.sequence, skipped.length);
+            (end, cursor) = (skipped.end, cursor + 1);
+        }
+        if end > range.start {
+            *sent = range.start..end;
+            self.outgoing.sent(sent.clone(), cursor);
+        }
+        at
     }
 
     /// Writes frames of messages, or of operations, in `range`, whose first is at `cursor`.
@@ -119,6 +164,27 @@ impl Stream {
             self.outgoing.sent(sent.clone(), cursor);
         }
         at
+    }
+
+    /// The peer has dropped a message of so many bytes.
+    pub(crate) fn skip(
+        &mut self,
+        sequence: u32,
+        length: u32,
+        app: &mut impl App,
+    ) -> Result<(), Refused> {
+        self.limit_due |= self.incoming.skip(app, self.owner, sequence, length)?;
+        Ok(())
+    }
+
+    /// The peer knows of more of what was sent: the app is told of what was dropped.
+    #[inline]
+    pub(crate) fn tell_dropped(&mut self, app: &mut impl App) {
+        while self.outgoing.has_deadlines()
+            && let Some(number) = self.outgoing.take_dropped()
+        {
+            app.dropped(self.owner, number);
+        }
     }
 
     /// The app has released so many received messages, of so many bytes in all. True if the peer is

@@ -19,6 +19,7 @@ use crate::{
 mod bounds;
 mod congestion;
 mod counted;
+mod deadlines;
 mod flows;
 mod hostile;
 mod in_flow;
@@ -44,6 +45,8 @@ pub(crate) struct TestApp {
     /// Delivered and not yet released, in order.
     delivered: VecDeque<(Owner, Buffer)>,
     sent: u32,
+    /// Messages that were dropped.
+    dropped: Vec<(Owner, u32)>,
     refuses: bool,
     /// Nobody has checked whose memory flows name.
     forgives: bool,
@@ -51,7 +54,7 @@ pub(crate) struct TestApp {
     window: u64,
     accepted: Vec<FlowKey>,
     connected: u32,
-    /// Who was told that it is connected, or of a message, in order.
+    /// Who was told that it is connected, or of a message, or that one was dropped, in order.
     told: Vec<(Owner, &'static str)>,
     closed: Vec<Reason>,
     /// The same of all connections, with whose they are.
@@ -76,6 +79,7 @@ impl TestApp {
             next_buffer: 0,
             delivered: VecDeque::new(),
             sent: 0,
+            dropped: Vec::new(),
             refuses: false,
             forgives: false,
             window: WINDOW,
@@ -170,6 +174,15 @@ impl App for TestApp {
     fn sent(&mut self, _: Owner, messages: u32) {
         assert!(messages > 0, "that is no news");
         self.sent += messages;
+    }
+
+    fn dropped(&mut self, owner: Owner, number: u32) {
+        self.dropped.push((owner, number));
+    }
+
+    fn skipped(&mut self, owner: Owner, messages: u32) {
+        assert!(messages > 0, "that is no news");
+        (0..messages).for_each(|_| self.told.push((owner, "skipped")));
     }
 
     fn accept(

@@ -158,7 +158,9 @@ fn expect_frame(shown: &mut [Vec<String>], frame: &Frame<'_>) {
         }
         Frame::Path { round, .. } | Frame::Probe { round } => shown[4].push(round.to_string()),
         Frame::Stream(stream) => shown[5].push(stream.to_string()),
-        Frame::Wait { sequence, .. } => shown[2].push(sequence.to_string()),
+        Frame::Wait { sequence, .. } | Frame::Skip { sequence, .. } => {
+            shown[2].push(sequence.to_string());
+        }
         Frame::Ping
         | Frame::Limit(_)
         | Frame::Open { .. }
@@ -262,6 +264,7 @@ fn vectors_are_told_in_short_words() {
         ("ping", "ping"),
         ("probe", "probe of round 2"),
         ("reset", "reset: aborted, or the flow is not known (any more)"),
+        ("skip", "message 6 (1048576 bytes) was dropped by its sender"),
         ("stray", "port 50000 comes by a detour"),
         ("stream", "stream 5"),
         ("wait", "wait with message 5, dropped in packet 9"),

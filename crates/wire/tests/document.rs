@@ -8,8 +8,8 @@ use clearway_wire::clearway::operation::{Answer, Kind, Request, Status};
 use clearway_wire::clearway::{
     Challenge, EcnReport, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn,
     SynAck, Versions, carry_operation, emit_ack, emit_close, emit_fragment, emit_limit,
-    emit_message, emit_open, emit_path, emit_ping, emit_probe, emit_reset, emit_stray, emit_stream,
-    emit_wait, seal,
+    emit_message, emit_open, emit_path, emit_ping, emit_probe, emit_reset, emit_skip, emit_stray,
+    emit_stream, emit_wait, seal,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -153,6 +153,7 @@ fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
         ("stream", frame(|bytes| emit_stream(bytes, 5))),
         ("open", frame(|bytes| emit_open(bytes, 1 << 16))),
         ("wait", frame(|bytes| emit_wait(bytes, 5, 9))),
+        ("skip", frame(|bytes| emit_skip(bytes, 6, 1 << 20))),
         ("close", frame(|bytes| emit_close(bytes, 0, 3))),
         ("reset", frame(|bytes| emit_reset(bytes, 1))),
         ("path", frame(|bytes| emit_path(bytes, PORT, 2))),
@@ -186,8 +187,15 @@ fn frames_are_emitted_as_documented() {
 fn what_version_1_sends_stays_as_it_was() {
     let recorded = include_str!("version-1.txt").lines().filter(|line| !line.starts_with('#'));
     let recorded: Vec<&str> = recorded.collect();
-    let later =
-        ["operation-request", "operation-answer", "operation-part", "stream", "open", "wait"];
+    let later = [
+        "operation-request",
+        "operation-answer",
+        "operation-part",
+        "stream",
+        "open",
+        "wait",
+        "skip",
+    ];
     let documented = vectors("packet").len() + vectors("frame").len();
     assert_eq!(recorded.len() + later.len(), documented);
     for line in recorded {
@@ -255,6 +263,7 @@ fn frames_say_what_is_documented() {
             ("stream", frame) => assert_eq!(*frame, Frame::Stream(5)),
             ("open", frame) => assert_eq!(*frame, Frame::Open { limit: 1 << 16 }),
             ("wait", frame) => assert_eq!(*frame, Frame::Wait { sequence: 5, number: 9 }),
+            ("skip", frame) => assert_eq!(*frame, Frame::Skip { sequence: 6, length: 1 << 20 }),
             ("close", frame) => assert_eq!(*frame, Frame::Close { reason: 0, messages: 3 }),
             ("reset", frame) => assert_eq!(*frame, Frame::Reset { reason: 1 }),
             ("path", frame) => assert_eq!(*frame, Frame::Path { port: PORT, round: 2 }),

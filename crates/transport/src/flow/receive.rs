@@ -215,6 +215,13 @@ impl Flow {
                 Ok(Outcome::Received)
             }
             Frame::Ack(ack) => self.handle_ack(now, config, reception, ack, app),
+            Frame::Skip { sequence, length } if receives => {
+                if self.streams.is_none() {
+                    return Err(Refused::Violation);
+                }
+                self.main.skip(*sequence, *length, app)?;
+                Ok(Outcome::Continue)
+            }
             Frame::Operation(operation) if receives => self.take_operation(operation, app),
             Frame::OperationPart(part) if receives => self.take_operation_part(part, app),
             rare => self.handle_rare_frame(now, config, rare),
@@ -235,6 +242,7 @@ impl Flow {
             | Frame::Fragment(_)
             | Frame::Operation(_)
             | Frame::OperationPart(_)
+            | Frame::Skip { .. }
             | Frame::Ping
             | Frame::Ack(_) => {}
             Frame::Limit(limit) => self.handle_limit(now, *limit),
@@ -362,6 +370,9 @@ impl Flow {
             if self.mtu.on_acked(now, acked.largest_bytes) {
                 self.follow_packet_bytes();
             }
+        }
+        if self.main.outgoing.has_deadlines() && self.has_app() {
+            self.main.tell_dropped(app);
         }
         if done.messages > 0 && self.has_app() {
             self.main.messages_sent += u64::from(done.messages);

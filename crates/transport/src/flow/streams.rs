@@ -19,15 +19,15 @@ mod turns;
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
-use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
+use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{
     self, CLOSE_FRAME_LENGTH, Frame, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH, STREAM_FRAME_LENGTH,
     WAIT_FRAME_LENGTH,
 };
 
 use super::{Flow, State};
-use crate::app::{App, Owner, Reason};
+use crate::app::{App, Deadline, Owner, Reason};
 use crate::endpoint::StreamKey;
 use crate::incoming::Refused;
 use crate::recovery::Content;
@@ -197,11 +197,14 @@ impl Streams {
         Ok(id)
     }
 
-    pub(super) fn send(&mut self, id: u32, offset: u32, length: u32) {
+    pub(super) fn send(&mut self, id: u32, offset: u32, length: u32, deadline: Option<Deadline>) {
         let Some(side) = self.sides.get_mut(&id).filter(|side| side.stage == Stage::Open) else {
             return;
         };
-        side.stream.outgoing.push(offset, length);
+        match deadline {
+            Some(deadline) => side.stream.outgoing.push_until(offset, length, deadline),
+            None => side.stream.outgoing.push(offset, length),
+        }
         stand_in_line(&mut self.telling, &mut self.sending, id, side);
     }
 
@@ -347,6 +350,7 @@ impl Streams {
         if side.has_app() {
             let done = side.stream.outgoing.acknowledge(content.range.clone());
             side.stream.messages_sent += u64::from(done.messages);
+            side.stream.tell_dropped(app);
             if done.messages > 0 {
                 app.sent(owner, done.messages);
             }
@@ -486,6 +490,7 @@ impl Streams {
     /// peer's limit keeps it from sending more.
     pub(super) fn emit_messages(
         &mut self,
+        now: Time,
         id: u32,
         bytes: &mut [u8],
         at: usize,
@@ -495,7 +500,7 @@ impl Streams {
         let Some(side) = self.sides.get_mut(&id) else { return (at, false) };
         content.stream = id;
         let start = at + clearway::emit_stream(&mut bytes[at..], id);
-        let end = side.stream.emit_messages(bytes, start, &mut content.range, app);
+        let end = side.stream.emit_messages(now, bytes, start, &mut content.range, app);
         let is_limited = side.stream.outgoing.is_limited();
         self.sending.sent(id, &mut side.place, end - at);
         stand_in_line(&mut self.telling, &mut self.sending, id, side);

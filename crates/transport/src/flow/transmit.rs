@@ -155,7 +155,7 @@ impl Flow {
         let frames_start = self.emit_ack(now, bytes);
         let (mut at, mut content) = (frames_start, Content::default());
         if wants == Wants::Messages {
-            at = self.main.emit_messages(bytes, at, &mut content.range, app);
+            at = self.main.emit_messages(now, bytes, at, &mut content.range, app);
         }
         if at == HEADER_LENGTH {
             return 0;
@@ -199,7 +199,7 @@ impl Flow {
             at = end.unwrap_or(at);
         }
         if content.stream == 0 && (probe || (self.has_messages() && self.may_send_data(now))) {
-            let (end, is_limited) = self.emit_in_turn(bytes, at, &mut content, app);
+            let (end, is_limited) = self.emit_in_turn(now, bytes, at, &mut content, app);
             (at, is_urgent) = (end, probe | is_limited);
         }
         if content.stream == 0 && self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
@@ -222,6 +222,7 @@ impl Flow {
     /// the peer's limit keeps their sender from going on.
     fn emit_in_turn(
         &mut self,
+        now: Time,
         bytes: &mut [u8],
         at: usize,
         content: &mut Content,
@@ -233,10 +234,11 @@ impl Flow {
             && !content.told.limit
             && let Some(id) = self.with_streams(|all| all.next_sender(has_own)).flatten()
         {
-            let emitted = self.with_streams(|all| all.emit_messages(id, bytes, at, content, app));
+            let emitted =
+                self.with_streams(|all| all.emit_messages(now, id, bytes, at, content, app));
             return emitted.unwrap_or((at, false));
         }
-        let end = self.main.emit_messages(bytes, at, &mut content.range, app);
+        let end = self.main.emit_messages(now, bytes, at, &mut content.range, app);
         self.with_streams(|all| all.own_sent(end - at));
         (end, self.main.outgoing.is_limited())
     }

@@ -1,15 +1,13 @@
 //! The receiving half as plain data, and back.
 
-use core::ops::Range;
-
 use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
 
-use super::unordered::AHEAD_MAX;
+use super::ahead::{Ahead, RANGES_MAX};
 use super::{GAPS_MAX, Incoming, Partial};
 use crate::app::{Buffer, Order};
 use crate::config::MESSAGE_OVERHEAD;
-use crate::state::{IncomingState, POSITIONS_MAX, PartialState};
+use crate::state::{AheadState, IncomingState, POSITIONS_MAX, PartialState};
 
 impl Incoming {
     pub(crate) fn save(&self) -> IncomingState {
@@ -28,7 +26,11 @@ impl Incoming {
             window: self.window,
             announced: self.announced,
             starved: self.starved,
-            ahead: self.ahead.as_ref().map(|ahead| ahead.save()),
+            ahead: self.ahead.as_ref().map(|ahead| AheadState {
+                is_unordered: ahead.is_unordered,
+                delivered: ahead.delivered.save(),
+                skipped: ahead.skipped.save(),
+            }),
         }
     }
 
@@ -44,7 +46,11 @@ impl Incoming {
             ..Self::new(state.window)
         };
         incoming.ahead = match state.ahead {
-            Some(ahead) => Some(Box::new(RangeSet::restore(ahead, AHEAD_MAX)?)),
+            Some(AheadState { is_unordered, delivered, skipped }) => Some(Box::new(Ahead {
+                is_unordered,
+                delivered: RangeSet::restore(delivered, RANGES_MAX)?,
+                skipped: RangeSet::restore(skipped, RANGES_MAX)?,
+            })),
             None => None,
         };
         let mut before = None;
@@ -52,7 +58,7 @@ impl Incoming {
             let sequence = partial.sequence;
             let is_in_order = sequence >= state.next
                 && before.is_none_or(|b| b < sequence)
-                && !incoming.was_delivered_ahead(sequence);
+                && !incoming.is_over(sequence);
             ensure(is_in_order, "messages that were delivered, or come twice")?;
             before = Some(sequence);
             incoming.restore_partial(partial)?;
@@ -80,11 +86,13 @@ impl Incoming {
 
     fn check(&self) -> Result<(), Invalid> {
         ensure(self.gaps <= GAPS_MAX, "too many gaps")?;
-        let ahead = self.ahead.as_ref().and_then(|ahead| Some((ahead.first()?, ahead.last()?)));
-        let is_beyond = |(first, last): (Range<u64>, Range<u64>)| {
-            first.start > self.next && last.end <= self.announced / MESSAGE_OVERHEAD + 1
-        };
-        ensure(ahead.is_none_or(is_beyond), "delivered messages that were not sent")?;
+        for ranges in self.ahead.iter().flat_map(|ahead| [&ahead.delivered, &ahead.skipped]) {
+            let is_within = ranges.first().is_none_or(|first| first.start > self.next)
+                && ranges
+                    .last()
+                    .is_none_or(|last| last.end <= self.announced / MESSAGE_OVERHEAD + 1);
+            ensure(is_within, "delivered, or skipped, messages that were not sent")?;
+        }
         let books = self.books();
         let is_sum = books.unfinished.saturating_add(books.released) <= books.received
             && books.received <= books.announced;

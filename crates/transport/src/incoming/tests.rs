@@ -2,10 +2,10 @@
 
 use core::cell::Cell;
 
-use super::unordered::AHEAD_MAX;
+use super::ahead::RANGES_MAX;
 use super::{Incoming, MESSAGE_OVERHEAD, Refused};
 use crate::app::Owner;
-use crate::state::IncomingState;
+use crate::state::{AheadState, IncomingState};
 use crate::tests::TestApp;
 
 thread_local! {
@@ -128,14 +128,14 @@ fn unordered_messages_are_delivered_as_they_are_whole() {
 fn what_is_delivered_ahead_is_bounded() {
     let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(POOL_BYTES));
     incoming.set_unordered(&mut app, OWNER);
-    let places = 2 * AHEAD_MAX as u32;
+    let places = 2 * RANGES_MAX as u32;
     for sequence in (1..places + 40).step_by(2) {
         assert_eq!(incoming.message(&mut app, OWNER, sequence, &[1]), Ok(()));
     }
-    assert_eq!(app.lengths().len(), AHEAD_MAX, "the others wait for their turn");
-    assert_eq!(incoming.save().ahead.map(|ahead| ahead.len()), Some(AHEAD_MAX));
+    assert_eq!(app.lengths().len(), RANGES_MAX, "the others wait for their turn");
+    assert_eq!(incoming.save().ahead.map(|ahead| ahead.delivered.len()), Some(RANGES_MAX));
     assert_eq!(incoming.message(&mut app, OWNER, 2, &[1]), Ok(()));
-    assert_eq!(app.lengths().len(), AHEAD_MAX + 1, "it fills a gap");
+    assert_eq!(app.lengths().len(), RANGES_MAX + 1, "it fills a gap");
     for sequence in (0..places + 40).step_by(2) {
         assert_eq!(incoming.message(&mut app, OWNER, sequence, &[1]), Ok(()));
     }
@@ -150,9 +150,40 @@ fn what_is_delivered_ahead_is_checked_when_restored() {
     assert_eq!(incoming.fragment(&mut app, OWNER, 2, 10, 0, &[0; 5]), Ok(()));
     assert_eq!(incoming.message(&mut app, OWNER, 4, &[]), Ok(()));
     let saved = incoming.save();
-    assert!(saved.ahead.iter().flatten().eq([&(4..5)]));
+    assert!(saved.ahead.iter().flat_map(|ahead| &ahead.delivered).eq([&(4..5)]));
     for ahead in [[0..1, 4..5], [2..3, 4..5], [4..4, 5..6], [4..5, 6..WINDOW], [6..7, 4..5]] {
-        let state = IncomingState { ahead: Some(ahead.to_vec()), ..saved.clone() };
-        assert!(Incoming::restore(state).is_err(), "{ahead:?}");
+        for [delivered, skipped] in [[ahead.to_vec(), vec![]], [vec![], ahead.to_vec()]] {
+            let ahead = Some(AheadState { is_unordered: true, delivered, skipped });
+            let state = IncomingState { ahead: ahead.clone(), ..saved.clone() };
+            assert!(Incoming::restore(state).is_err(), "{ahead:?}");
+        }
     }
+}
+
+/// Messages that were dropped are passed over in their turn, once; a peer that drops every other
+/// one has bounded books.
+#[test]
+fn what_was_dropped_is_passed_over() {
+    let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(POOL_BYTES));
+    let places = 2 * RANGES_MAX as u32;
+    let before = incoming.books();
+    for sequence in (1..places).step_by(2) {
+        assert_eq!(incoming.skip(&mut app, OWNER, sequence, 1000), Ok(true));
+        assert_eq!(incoming.skip(&mut app, OWNER, sequence, 1000), Ok(false), "known");
+        assert_eq!(incoming.message(&mut app, OWNER, sequence, &[1]), Ok(()), "ignored");
+    }
+    let refused = incoming.skip(&mut app, OWNER, places + 1, 0);
+    assert_eq!(refused, Err(Refused::NoBuffer), "that is one too many");
+    let saved = incoming.save();
+    let mut incoming = Incoming::restore(saved.clone()).expect("just saved");
+    assert_eq!(incoming.save(), saved);
+    for sequence in (0..places).step_by(2) {
+        assert_eq!(incoming.message(&mut app, OWNER, sequence, &[1]), Ok(()));
+        assert_eq!(incoming.messages_delivered(), u64::from(sequence) + 2);
+    }
+    assert_eq!(app.lengths().len(), RANGES_MAX);
+    assert!(incoming.save().ahead.is_none(), "nothing is kept of what is over");
+    let (books, positions) = (incoming.books(), u64::from(places / 2) * (MESSAGE_OVERHEAD + 1000));
+    assert_eq!(books.released, positions);
+    assert_eq!(books.announced - before.announced, positions, "as if it had been sent and read");
 }

@@ -7,12 +7,11 @@
 
 use core::ops::Range;
 
-use super::Outgoing;
+use super::{Message, Outgoing};
 use crate::app::{OPERATION_NAMES, Operation};
 
 const OPERATION: u32 = 1 << 31;
 const ANSWER: u32 = 1 << 30;
-/// Of these one packet has some of one only.
 const CARRIED: u32 = OPERATION | ANSWER;
 
 const _: () = assert!(OPERATION_NAMES + clearway_wire::clearway::MESSAGE_BYTES_MAX <= ANSWER);
@@ -26,6 +25,27 @@ const RUN_MAX: usize = 256;
 pub(crate) enum Carried {
     Messages,
     Operations,
+    /// Skip frames, of messages that were dropped.
+    Skips,
+}
+
+/// Of these one packet has some of one only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Dropped,
+    Request,
+    Answer,
+}
+
+impl Kind {
+    const fn carried(self) -> Carried {
+        match self {
+            Self::Message => Carried::Messages,
+            Self::Dropped => Carried::Skips,
+            Self::Request | Self::Answer => Carried::Operations,
+        }
+    }
 }
 
 impl Outgoing {
@@ -43,37 +63,38 @@ impl Outgoing {
         self.operations > 0
     }
 
+    /// True if messages may not all be sent as what they are: there are operations among them, or
+    /// some have deadlines.
+    #[inline]
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.has_operations() | self.has_deadlines()
+    }
+
     /// What the first message of `range` is, which is cut to those of its kind that follow it.
     #[inline(never)]
     pub(crate) fn cut_to_kind(&self, range: &mut Range<u64>, cursor: usize) -> Carried {
-        let kind_at = |index: usize| Some(self.messages.get(index)?.offset & CARRIED);
-        let Some(kind) = kind_at(cursor).filter(|kind| kind & OPERATION != 0) else {
-            return self.cut_to_run(range, cursor, |offset| offset & OPERATION == 0);
-        };
-        self.cut_to_run(range, cursor, |offset| offset & CARRIED == kind);
-        Carried::Operations
-    }
-
-    fn cut_to_run(
-        &self,
-        range: &mut Range<u64>,
-        cursor: usize,
-        is_it: impl Fn(u32) -> bool,
-    ) -> Carried {
+        let Some(first) = self.messages.get(cursor) else { return Carried::Messages };
+        let kind = self.kind_of(first);
         for index in cursor..cursor + RUN_MAX {
-            match self.messages.get(index) {
-                Some(message) if message.start < range.end && is_it(message.offset) => {}
-                Some(message) => {
-                    range.end = range.end.min(message.start);
-                    return Carried::Messages;
-                }
-                None => return Carried::Messages,
+            let Some(message) = self.messages.get(index) else { return kind.carried() };
+            if message.start >= range.end || self.kind_of(message) != kind {
+                range.end = range.end.min(message.start);
+                return kind.carried();
             }
         }
         if let Some(next) = self.messages.get(cursor + RUN_MAX) {
             range.end = range.end.min(next.start);
         }
-        Carried::Messages
+        kind.carried()
+    }
+
+    fn kind_of(&self, message: &Message) -> Kind {
+        match message.offset & CARRIED {
+            CARRIED => Kind::Answer,
+            OPERATION => Kind::Request,
+            _ if self.is_dropped(message) => Kind::Dropped,
+            _ => Kind::Message,
+        }
     }
 
     /// How many of the messages that are done are operations.
@@ -96,7 +117,7 @@ impl Outgoing {
     }
 }
 
-impl super::Message {
+impl Message {
     pub(super) const fn is_operation(&self) -> bool {
         self.offset & OPERATION != 0
     }

@@ -18,6 +18,7 @@ impl Outgoing {
             acknowledged_above: self.acknowledged_above.save(),
             lost: self.lost.save(),
             limit: self.granted.min(POSITIONS_MAX), // whatever the peer says
+            deadlines: self.save_deadlines(),
         }
     }
 
@@ -44,6 +45,7 @@ impl Outgoing {
             let pushed = outgoing.messages.back_mut();
             outgoing.operations += u32::from(pushed.is_some_and(|message| message.is_operation()));
         }
+        outgoing.restore_deadlines(&state.deadlines)?;
         outgoing.next_index = outgoing.messages.partition_point(|m| m.end() <= state.next);
         outgoing.check(in_flight)?;
         Ok(outgoing)

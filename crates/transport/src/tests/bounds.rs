@@ -124,6 +124,7 @@ fn outgoing() -> OutgoingState {
         acknowledged_above: vec![1120..1164],
         lost: vec![1100..1120, 1200..1278],
         limit: 5000,
+        deadlines: Vec::new(),
     }
 }
 
@@ -194,6 +195,7 @@ fn ranges_of_what_is_to_be_sent_again() {
             acknowledged_above: Vec::new(),
             lost: lost.clone(),
             limit: 0,
+            deadlines: Vec::new(),
         };
         assert_eq!(Outgoing::restore(state.clone(), in_flight.clone()).is_ok(), is_fine);
         let state = OutgoingState { lost: Vec::new(), acknowledged_above: lost, ..state };

@@ -5,8 +5,8 @@
 use super::{
     CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
     MESSAGE_FRAME_LENGTH, OPEN_FRAME_LENGTH, PATH_FRAME_LENGTH, PING_FRAME_LENGTH,
-    PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH,
-    WAIT_FRAME_LENGTH, frame_type,
+    PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH, SKIP_FRAME_LENGTH, STRAY_FRAME_LENGTH,
+    STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH, frame_type,
 };
 use crate::bytes::{head_mut, put};
 
@@ -136,6 +136,16 @@ pub fn emit_wait(bytes: &mut [u8], sequence: u32, number: u64) -> usize {
     put(head, 4, sequence.to_be_bytes());
     put(head, 8, number.to_be_bytes());
     WAIT_FRAME_LENGTH
+}
+
+/// Writes a skip frame: the message `sequence`, of `length` bytes, is not sent.
+#[inline]
+pub fn emit_skip(bytes: &mut [u8], sequence: u32, length: u32) -> usize {
+    let head: &mut [u8; SKIP_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::SKIP, 0, 0, 0]);
+    put(head, 4, sequence.to_be_bytes());
+    put(head, 8, length.to_be_bytes());
+    SKIP_FRAME_LENGTH
 }
 
 /// Writes a ping frame, which elicits an acknowledgement and says nothing else.

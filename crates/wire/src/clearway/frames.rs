@@ -3,7 +3,8 @@
 use super::{
     Ack, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
     MESSAGE_FRAME_LENGTH, OPEN_FRAME_LENGTH, PATH_FRAME_LENGTH, PROBE_FRAME_LENGTH,
-    RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH, frame_type,
+    RESET_FRAME_LENGTH, SKIP_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH,
+    WAIT_FRAME_LENGTH, frame_type,
 };
 use crate::Malformed;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -67,6 +68,13 @@ pub enum Frame<'a> {
         sequence: u32,
         /// The largest number of a packet that was dropped for that.
         number: u64,
+    },
+    /// A message is not sent: its sender has dropped it.
+    Skip {
+        /// The message's sequence number.
+        sequence: u32,
+        /// Its length, at most [`MESSAGE_BYTES_MAX`].
+        length: u32,
     },
 }
 
@@ -256,6 +264,14 @@ fn split_rare_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malfo
         frame_type::WAIT => {
             let (head, rest) = split_head::<WAIT_FRAME_LENGTH>(bytes)?;
             Ok((Frame::Wait { sequence: u32_at(head, 4), number: u64_at(head, 8) }, rest))
+        }
+        frame_type::SKIP => {
+            let (head, rest) = split_head::<SKIP_FRAME_LENGTH>(bytes)?;
+            let (sequence, length) = (u32_at(head, 4), u32_at(head, 8));
+            if length > MESSAGE_BYTES_MAX {
+                return Err(Malformed::FragmentExtent);
+            }
+            Ok((Frame::Skip { sequence, length }, rest))
         }
         _ => Err(Malformed::FrameType),
     }

@@ -25,7 +25,7 @@ mod tests;
 pub use ack::{Ack, AckRanges, EcnReport, emit_ack};
 pub use emit::{
     carry_operation, emit_close, emit_fragment, emit_limit, emit_message, emit_open, emit_padding,
-    emit_path, emit_ping, emit_probe, emit_reset, emit_stray, emit_stream, emit_wait,
+    emit_path, emit_ping, emit_probe, emit_reset, emit_skip, emit_stray, emit_stream, emit_wait,
 };
 pub use frames::{Fragment, Frame, Frames, Message};
 pub use handshake::{Challenge, Reset, Syn, SynAck, Versions};
@@ -71,6 +71,8 @@ pub const STREAM_FRAME_LENGTH: usize = 8;
 pub const OPEN_FRAME_LENGTH: usize = 16;
 /// A wait frame.
 pub const WAIT_FRAME_LENGTH: usize = 16;
+/// A skip frame.
+pub const SKIP_FRAME_LENGTH: usize = 12;
 /// A ping frame.
 pub const PING_FRAME_LENGTH: usize = 1;
 /// The largest message, in bytes.
@@ -109,4 +111,5 @@ mod frame_type {
     pub(super) const STREAM: u8 = 0x30;
     pub(super) const OPEN: u8 = 0x31;
     pub(super) const WAIT: u8 = 0x32;
+    pub(super) const SKIP: u8 = 0x33;
 }

@@ -4,7 +4,7 @@ use clearway_wire::clearway::{Frame, Frames};
 
 use super::shared::Door;
 use super::{NoStream, Priority, StreamInfo, Streams};
-use crate::app::{App, Owner, Reason};
+use crate::app::{App, Deadline, Owner, Reason};
 use crate::endpoint::{FlowKey, StreamKey};
 use crate::flow::receive::Reception;
 use crate::flow::{Flow, Outcome, State};
@@ -92,8 +92,14 @@ impl Flow {
     }
 
     #[inline(never)]
-    pub(in crate::flow) fn send_on(&mut self, stream: u32, offset: u32, length: u32) {
-        self.with_streams(|all| all.send(stream, offset, length));
+    pub(in crate::flow) fn send_on(
+        &mut self,
+        stream: u32,
+        offset: u32,
+        length: u32,
+        deadline: Option<Deadline>,
+    ) {
+        self.with_streams(|all| all.send(stream, offset, length, deadline));
     }
 
     /// What a connection may send beside the others of the flow. Without streams there are none.

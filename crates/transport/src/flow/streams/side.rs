@@ -143,6 +143,11 @@ impl Side {
                     stream.incoming.fragment(app, stream.owner, sequence, total, at, part.bytes)?;
                 }
             }
+            Frame::Skip { sequence, length } => {
+                if receives {
+                    stream.skip(*sequence, *length, app)?;
+                }
+            }
             Frame::Limit(limit) if has_app => stream.outgoing.take_limit(*limit, next_number),
             Frame::Wait { number, .. } if *number >= next_number => {
                 return Err(Refused::Violation);
