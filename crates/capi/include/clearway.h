@@ -292,6 +292,16 @@ typedef enum clearway_event_kind {
    * A peer has opened a stream: `connection`, `parent`.
    */
   CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
+  /**
+   * A message of clearway_send_within could not leave in time, and was dropped; the peer knows:
+   * `connection`, `token`.
+   */
+  CLEARWAY_EVENT_DROPPED = 17,
+  /**
+   * The peer has dropped messages that would have come next (clearway_tell_skipped):
+   * `connection`, and in `token` how many.
+   */
+  CLEARWAY_EVENT_SKIPPED = 18,
 } clearway_event_kind;
 
 /**
@@ -973,7 +983,8 @@ typedef struct clearway_event {
    */
   uint64_t connection;
   /**
-   * From clearway_start_connect, clearway_start_open_stream or clearway_start_operation.
+   * From clearway_start_connect, clearway_start_open_stream, clearway_start_operation or
+   * clearway_send_within; or how many messages were dropped.
    */
   uint64_t token;
   /**
@@ -1249,6 +1260,30 @@ int clearway_send(struct clearway_channel *channel,
                   const void *data,
                   size_t length,
                   int64_t timeout_ns);
+
+/**
+ * Sends a message that is worth nothing after `within_ns` nanoseconds (counted in microseconds, at
+ * most 71 minutes): if nothing of it has left for the peer by then, because the network, the peer
+ * or what was sent before holds it up, it may be dropped. CLEARWAY_EVENT_DROPPED then tells of it
+ * here, and CLEARWAY_EVENT_SKIPPED at the peer if that has asked for it; else it arrives as any
+ * other. Stores its number among the messages that were sent on the connection, from 0 on,
+ * wrapping, unless `number` is NULL. Waits for room no longer than that, and is not sent if there
+ * is none. A peer of an older release gets it, however late, and so does one if it waits behind
+ * one-sided operations. Returns 0 or a negative error code.
+ */
+int clearway_send_within(struct clearway_channel *channel,
+                         uint64_t connection,
+                         const void *data,
+                         size_t length,
+                         uint64_t within_ns,
+                         uint32_t *number);
+
+/**
+ * Whether clearway_next_event tells, by CLEARWAY_EVENT_SKIPPED, of messages that peers have dropped
+ * (1), or not (0, as at first). Calls that only receive pass over them. Returns 0 or a negative
+ * error code.
+ */
+int clearway_tell_skipped(struct clearway_channel *channel, int is_told);
 
 /**
  * Receives the next message of any connection into `buffer`, and stores the connection unless

@@ -56,6 +56,12 @@ pub enum clearway_event_kind {
     CLEARWAY_EVENT_TCP_PORT_CLOSED = 15,
     /// A peer has opened a stream: `connection`, `parent`.
     CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
+    /// A message of clearway_send_within could not leave in time, and was dropped; the peer knows:
+    /// `connection`, `token`.
+    CLEARWAY_EVENT_DROPPED = 17,
+    /// The peer has dropped messages that would have come next (clearway_tell_skipped):
+    /// `connection`, and in `token` how many.
+    CLEARWAY_EVENT_SKIPPED = 18,
 }
 
 /// Something that happened. Fields that its kind does not name are zero.
@@ -68,7 +74,8 @@ pub struct clearway_event {
     pub code: c_int,
     /// The connection.
     pub connection: u64,
-    /// From clearway_start_connect, clearway_start_open_stream or clearway_start_operation.
+    /// From clearway_start_connect, clearway_start_open_stream, clearway_start_operation or
+    /// clearway_send_within; or how many messages were dropped.
     pub token: u64,
     /// From clearway_listen, or the TCP port from clearway_tcp_listen.
     pub listener: u32,
@@ -157,6 +164,14 @@ impl clearway_event {
                 told.connection = message.connection().as_u64();
                 told.message = clearway_message::holding(message, held);
                 Kind::CLEARWAY_EVENT_MESSAGE
+            }
+            Event::Dropped { connection, message } => {
+                (told.connection, told.token) = (connection.as_u64(), message.into());
+                Kind::CLEARWAY_EVENT_DROPPED
+            }
+            Event::Skipped { connection, messages } => {
+                (told.connection, told.token) = (connection.as_u64(), messages.into());
+                Kind::CLEARWAY_EVENT_SKIPPED
             }
             Event::Closed { connection, code } => {
                 (told.connection, told.code) = (connection.as_u64(), code.as_i32());

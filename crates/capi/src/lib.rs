@@ -44,7 +44,7 @@ pub use failure::{clearway_ended, clearway_last_error, clearway_strerror, clearw
 pub use message::{
     clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
     clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
-    clearway_send_buffer, clearway_writable,
+    clearway_send_buffer, clearway_send_within, clearway_tell_skipped, clearway_writable,
 };
 pub use operation::{
     clearway_add_memory, clearway_batch_list, clearway_batch_read, clearway_grant,

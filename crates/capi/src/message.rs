@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
+use std::time::Duration;
 
 use clearway_client::{ConnectionId, Error, Message, SendBuffer, TcpBytes};
 
@@ -57,6 +58,57 @@ pub unsafe extern "C" fn clearway_send(
         let bytes = unsafe { pointer::bytes(data.cast(), length) }?;
         let connection = ConnectionId::from_u64(connection);
         channel.send_timeout(connection, bytes, pointer::timeout(timeout_ns))
+    })
+}
+
+/// Sends a message that is worth nothing after `within_ns` nanoseconds (counted in microseconds, at
+/// most 71 minutes): if nothing of it has left for the peer by then, because the network, the peer
+/// or what was sent before holds it up, it may be dropped. CLEARWAY_EVENT_DROPPED then tells of it
+/// here, and CLEARWAY_EVENT_SKIPPED at the peer if that has asked for it; else it arrives as any
+/// other. Stores its number among the messages that were sent on the connection, from 0 on,
+/// wrapping, unless `number` is NULL. Waits for room no longer than that, and is not sent if there
+/// is none. A peer of an older release gets it, however late, and so does one if it waits behind
+/// one-sided operations. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid; `data` points to `length` bytes; `number` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_send_within(
+    channel: *mut clearway_channel,
+    connection: u64,
+    data: *const c_void,
+    length: usize,
+    within_ns: u64,
+    number: *mut u32,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { pointer::bytes(data.cast(), length) }?;
+        let connection = ConnectionId::from_u64(connection);
+        let sent = channel.send_within(connection, bytes, Duration::from_nanos(within_ns))?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(number, sent) };
+        Ok(())
+    })
+}
+
+/// Whether clearway_next_event tells, by CLEARWAY_EVENT_SKIPPED, of messages that peers have dropped
+/// (1), or not (0, as at first). Calls that only receive pass over them. Returns 0 or a negative
+/// error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_tell_skipped(
+    channel: *mut clearway_channel,
+    is_told: c_int,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.tell_skipped(is_told != 0)
     })
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const int64_t SECOND = 1000000000;
 
@@ -37,6 +38,50 @@ static void say(clearway_channel *from, uint64_t connection, const char *words,
     CHECK(event.connection == at && event.message.length == strlen(words));
     CHECK(!memcmp(event.message.data, words, strlen(words)));
     clearway_release(to, &event.message);
+}
+
+/* Messages that wait longer than they may, since the server does not read, are dropped, and both
+ * sides hear it; what was sent before and behind them arrives. */
+static void deadlines(clearway_channel *client, uint64_t near, clearway_channel *server,
+                      uint64_t far) {
+    enum { LARGE = 256 * 1024, BEFORE = 16, LATE = 3 };
+    static char bytes[LARGE];
+    uint32_t first = 0, number = 0;
+    clearway_event event;
+    CHECK(clearway_tell_skipped(NULL, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_tell_skipped(server, 1) == 0);
+    CHECK(clearway_send_within(client, near + 77, "", 0, SECOND, NULL) == CLEARWAY_CLOSED);
+    CHECK(clearway_send_within(client, near, "in time", 7, 10 * SECOND, &first) == 0);
+    next(server, CLEARWAY_EVENT_MESSAGE, &event);
+    CHECK(event.connection == far && event.message.length == 7);
+    clearway_release(server, &event.message);
+    for (int sent = 0; sent < BEFORE; sent++)
+        CHECK(clearway_send(client, near, bytes, LARGE, 10 * SECOND) == 0);
+    for (uint32_t late = 0; late < LATE; late++) {
+        CHECK(clearway_send_within(client, near, "late", 4, SECOND / 1000, &number) == 0);
+        CHECK(number == first + 1 + BEFORE + late);
+    }
+    CHECK(clearway_send(client, near, "last", 4, SECOND) == 0);
+    struct timespec their_time = {0, 20000000};
+    nanosleep(&their_time, NULL);
+    uint64_t skipped = 0, came = 0;
+    while (came < BEFORE + 1) {
+        CHECK(clearway_next_event(server, 10 * SECOND, &event) == 0);
+        if (event.kind == CLEARWAY_EVENT_SKIPPED) {
+            CHECK(event.connection == far && came == BEFORE);
+            skipped += event.token;
+            continue;
+        }
+        CHECK(event.kind == CLEARWAY_EVENT_MESSAGE && event.connection == far);
+        CHECK(event.message.length == (came < BEFORE ? LARGE : 4));
+        came++;
+        clearway_release(server, &event.message);
+    }
+    CHECK(skipped == LATE);
+    for (uint32_t late = 0; late < LATE; late++) {
+        next(client, CLEARWAY_EVENT_DROPPED, &event);
+        CHECK(event.connection == near && event.token == first + 1 + BEFORE + late);
+    }
 }
 
 int main(int count, char **arguments) {
@@ -93,6 +138,8 @@ int main(int count, char **arguments) {
     CHECK(clearway_set_priority(client, near + 77, 0, 1) == CLEARWAY_CLOSED);
     CHECK(clearway_set_unordered(client, near + 77) == CLEARWAY_CLOSED);
     CHECK(clearway_set_unordered(NULL, near) == CLEARWAY_INVALID);
+
+    deadlines(client, near, server, far);
 
     /* What cannot be. */
     CHECK(clearway_open_stream(client, stream, SECOND, NULL) == CLEARWAY_INVALID);

@@ -235,6 +235,7 @@ impl DaemonEnd {
         let command = Command::decode(upper, entry, self.sizes.transmit_pool_bytes)?;
         prefetch(self.commands.entry_ahead(1));
         if let Command::Send { offset, .. }
+        | Command::SendWithin { offset, .. }
         | Command::SendFrames { offset, .. }
         | Command::TcpSend { offset, .. } = command
         {
@@ -250,7 +251,7 @@ impl DaemonEnd {
 
     /// `count` sends are over (delivered, or dropped because their connection is no more): the
     /// engine calls this whenever it counts up a connection's `sent` or an interface's `bursts`,
-    /// and for every `Send`, `SendFrames` and `TcpSend` that it throws away.
+    /// and for every `Send`, `SendWithin`, `SendFrames` and `TcpSend` that it throws away.
     #[inline]
     pub fn sends_finished(&mut self, count: u32) {
         debug_assert!(count <= self.sends_outstanding, "more sends finished than were taken");

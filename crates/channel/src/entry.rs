@@ -365,6 +365,32 @@ entries! {
                 bytes: u64
             }
         } [check_description(offset, length)]
+        /// Sends a message that lies in the transmit pool, as `Send`, unless nothing of it can leave
+        /// in time: then `Dropped` tells of it before it counts as finished.
+        SEND_WITHIN = 23 => SendWithin {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// Where the message starts in the transmit pool.
+                offset: u32,
+                /// Bytes of the message.
+                length: u32
+            }
+            3 {
+                /// Its time in microseconds, from when the engine takes this command.
+                within_us: u32
+            }
+        } [check_send(offset, length)]
+        /// Whether the app is told, by `Skipped`, of messages that peers have dropped. Before this is
+        /// sent it is not.
+        TELL_SKIPPED = 24 => TellSkipped {
+            flags {
+                /// It is.
+                is_told: bool
+            }
+        }
     }
 }
 
@@ -691,6 +717,29 @@ entries! {
             2 {
                 /// The one of which it is a stream.
                 parent: u64
+            }
+        }
+        /// A message of `SendWithin` could not leave in time, and is not sent. The peer knows, or will
+        /// before anything else of this connection.
+        DROPPED = 22 => Dropped {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// Which of the connection's sends it was, from 0 on, wrapping.
+                send: u32
+            }
+        }
+        /// The peer has dropped messages that would have been next.
+        SKIPPED = 23 => Skipped {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// How many.
+                messages: u32
             }
         }
     }

@@ -72,6 +72,7 @@ pub struct Channel {
     pub(crate) options: Options,
     pub(crate) listeners: Vec<OpenListener>,
     pub(crate) takes_streams: bool,
+    pub(crate) hears_of_skipped: bool,
     /// Connections that are opened share flows.
     pub(crate) shares_flows: bool,
 }
@@ -153,6 +154,7 @@ impl Channel {
             options: options.clone(),
             listeners: Vec::new(),
             takes_streams: false,
+            hears_of_skipped: false,
             shares_flows: false,
         })
     }
@@ -396,6 +398,9 @@ impl Channel {
                 Arrival::Closed { connection: closed, .. } if closed == connection => {
                     has_ended = true;
                 }
+                Arrival::Dropped { connection: of, .. }
+                | Arrival::Skipped { connection: of, .. }
+                    if of == connection => {}
                 other => self.inbox.push_back(other),
             }
         }

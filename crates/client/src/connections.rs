@@ -25,6 +25,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// The number of the next message that is sent, from 0 on, wrapping.
+    pub(crate) fn number_of_next(&self) -> u32 {
+        self.sent.wrapping_add(self.outstanding.len() as u32)
+    }
+
     /// Removes a send that is finished, while there are fewer finished than `sent`.
     #[inline]
     pub(crate) fn next_finished(&mut self, sent: u32) -> Option<Extent> {

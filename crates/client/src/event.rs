@@ -107,6 +107,21 @@ pub enum Event {
     },
     /// A message has come.
     Message(Message),
+    /// A message of [`Channel::send_within`](crate::Channel::send_within) could not leave in time,
+    /// and was dropped. The peer knows.
+    Dropped {
+        /// The connection.
+        connection: ConnectionId,
+        /// Its number among the messages that were sent on it.
+        message: u32,
+    },
+    /// The peer has dropped messages that would have come here, since their time was over.
+    Skipped {
+        /// The connection.
+        connection: ConnectionId,
+        /// How many.
+        messages: u32,
+    },
     /// A connection has ended: the last event of it. Not told of those that the app itself closed.
     Closed {
         /// The connection.
@@ -177,6 +192,8 @@ pub(crate) enum Arrival {
     Connected { token: Token, connection: ConnectionId, peer: SocketAddr },
     ConnectFailed { token: Token, code: Code },
     Message(RawMessage),
+    Dropped { connection: ConnectionId, message: u32 },
+    Skipped { connection: ConnectionId, messages: u32 },
     Closed { connection: ConnectionId, code: Code },
     Frames(RawFrames),
     VifClosed { vif: VifId, code: Code },

@@ -74,6 +74,7 @@ mod buffers;
 mod calls;
 mod channel;
 mod connections;
+mod deadlines;
 mod error;
 mod event;
 mod frames;

@@ -63,6 +63,9 @@ impl Channel {
         if self.takes_streams {
             fresh.take_streams(true)?;
         }
+        if self.hears_of_skipped {
+            fresh.tell_skipped(true)?;
+        }
         let mut told = Reattached::default();
         for listener in &self.listeners {
             let again = fresh.listen(ListenAddress {

@@ -94,6 +94,8 @@ impl Channel {
             }
             Arrival::ConnectFailed { token, code } => Event::ConnectFailed { token, code },
             Arrival::Message(message) => Event::Message(self.in_place(message)),
+            Arrival::Dropped { connection, message } => Event::Dropped { connection, message },
+            Arrival::Skipped { connection, messages } => Event::Skipped { connection, messages },
             Arrival::Closed { connection, code } => Event::Closed { connection, code },
             Arrival::Frames(frames) => Event::Frames(self.frames_in_place(frames)?),
             Arrival::VifClosed { vif, code } => Event::VifClosed { vif, code },
@@ -135,8 +137,10 @@ impl Channel {
     /// The next message, or the end of a connection as an error.
     #[inline]
     fn next_message(&mut self) -> Result<Option<RawMessage>, Error> {
-        if let Some(arrival) = self.inbox.pop_front() {
-            return message_of(arrival);
+        while let Some(arrival) = self.inbox.pop_front() {
+            if let found @ (Ok(Some(_)) | Err(_)) = message_of(arrival) {
+                return found;
+            }
         }
         loop {
             match self.next_in_ring()? {
@@ -238,7 +242,10 @@ impl Channel {
             Arrival::Connected { .. } | Arrival::ConnectFailed { .. } => {
                 self.connected.push_back(arrival);
             }
-            Arrival::Message(_) | Arrival::Closed { .. } => self.inbox.push_back(arrival),
+            Arrival::Message(_)
+            | Arrival::Dropped { .. }
+            | Arrival::Skipped { .. }
+            | Arrival::Closed { .. } => self.inbox.push_back(arrival),
             Arrival::Frames(_) | Arrival::VifClosed { .. } => self.frames.push_back(arrival),
             Arrival::Operated(over) => self.queue_operated(over),
             Arrival::Notified(notified) => self.queue_notified(notified),
@@ -347,6 +354,16 @@ impl Channel {
                 self.connections.insert(connection, peer, false);
                 Some(Arrival::StreamAccepted(AcceptedStream { connection, parent }))
             }
+            Completion::Dropped { connection, send: message } => {
+                let connection = ConnectionId::from_u64(connection);
+                self.connections.find_open(connection)?;
+                Some(Arrival::Dropped { connection, message })
+            }
+            Completion::Skipped { connection, messages } => {
+                let connection = ConnectionId::from_u64(connection);
+                self.connections.find_open(connection)?;
+                Some(Arrival::Skipped { connection, messages })
+            }
             Completion::Closed { connection, code, .. } => {
                 self.closed(ConnectionId::from_u64(connection), code)
             }
@@ -434,7 +451,7 @@ impl Channel {
     }
 }
 
-/// A message, or the end of a connection as an error.
+/// A message, or the end of a connection as an error. Nothing of what was dropped.
 fn message_of(arrival: Arrival) -> Result<Option<RawMessage>, Error> {
     match arrival {
         Arrival::Message(message) => Ok(Some(message)),

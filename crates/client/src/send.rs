@@ -179,7 +179,7 @@ impl Channel {
 
     /// Memory for a message that may be sent now.
     #[inline]
-    fn allocate(&mut self, length: u32) -> Option<Extent> {
+    pub(crate) fn allocate(&mut self, length: u32) -> Option<Extent> {
         if self.may_send() { self.end.allocate(length) } else { None }
     }
 

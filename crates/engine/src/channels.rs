@@ -21,6 +21,7 @@ use clearway_transport::{
 use crate::control::PingFailure;
 use crate::operations::{Exchange, OperationCounters};
 pub(crate) use channel::Channel;
+pub use connection::Held;
 pub(crate) use connection::{Bearer, Connection, Local, Stage};
 use parking::Attention;
 pub(crate) use slots::SlotQueue;
@@ -41,6 +42,11 @@ counters! {
         /// Of these, messages between two apps of this host.
         messages_local: Messages,
             "when apps of one host talk to each other", "nothing: this is traffic";
+        /// Messages of apps of this host that could not leave before their deadline.
+        messages_dropped: Messages,
+            "when an app sends messages with deadlines, and the peer's app, or the network, does \
+             not take them in time",
+            "nothing: the app is told of each; give them more time, or send less";
         /// Tries to give an app a message of another one of this host that had to wait.
         messages_retried: Attempts,
             "while an app's receive pool or completion ring is full",
@@ -302,6 +308,19 @@ impl App for Channels {
     fn sent(&mut self, owner: Owner, messages: u32) {
         if let Some(channel) = self.channel(owner.channel) {
             channel.finished(owner.connection, messages);
+        }
+    }
+
+    fn dropped(&mut self, owner: Owner, number: u32) {
+        self.counters.messages_dropped += 1;
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.tell_dropped(owner.connection, number);
+        }
+    }
+
+    fn skipped(&mut self, owner: Owner, messages: u32) {
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.tell_skipped(owner.connection, messages);
         }
     }
 

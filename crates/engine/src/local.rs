@@ -4,10 +4,11 @@
 
 use std::net::SocketAddr;
 
+use clearway_base::Time;
 use clearway_channel::{Code, Completion};
 use clearway_transport::{MESSAGE_OVERHEAD, Owner};
 
-use crate::channels::{Bearer, Channels, Local, Stage, to_channel};
+use crate::channels::{Bearer, Channels, Held, Local, Stage, to_channel};
 
 /// Why a message waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,28 +123,28 @@ impl Channels {
     }
 
     /// Sends a message to an app of this host. One that has operations in front of it waits.
-    pub(crate) fn send_or_hold(&mut self, owner: Owner, offset: u32, length: u32) {
+    pub(crate) fn send_or_hold(&mut self, owner: Owner, message: Held) {
         let Some(channel) = self.channel(owner.channel) else { return };
         let stage = channel.connection(owner.connection).map(|connection| connection.stage);
         if stage == Some(Stage::Behind) {
-            return channel.hold(owner.connection, offset, length);
+            return channel.hold(owner.connection, message.offset, message.length);
         }
-        self.send_local(owner, offset, length);
+        self.send_local(owner, message);
     }
 
     /// Sends a message, or keeps it until the peer has room.
-    pub(crate) fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
+    pub(crate) fn send_local(&mut self, owner: Owner, message: Held) {
         let Some(local) = self.local(owner) else { return };
         let peer = local.peer;
-        let must_wait =
-            !local.waiting.is_empty() || self.copy(owner, peer, offset, length).is_err();
+        let must_wait = !local.waiting.is_empty() || self.copy(owner, peer, message).is_err();
         if must_wait && let Some(local) = self.local(owner) {
-            local.waiting.push_back((offset, length));
+            local.waiting.push_back(message);
         }
     }
 
     /// The one copy.
-    fn copy(&mut self, from: Owner, to: Owner, offset: u32, length: u32) -> Result<(), Blocked> {
+    fn copy(&mut self, from: Owner, to: Owner, message: Held) -> Result<(), Blocked> {
+        let Held { offset, length, .. } = message;
         let positions = MESSAGE_OVERHEAD + u64::from(length);
         let receiver = self.channel(to.channel).ok_or(Blocked::Window)?;
         receiver.has_credit(to.connection, positions)?;
@@ -182,11 +183,11 @@ impl Channels {
 
     /// Memory of this channel may have become free: senders of this host that wait for it are tried
     /// in turn, until one finds none, and `tries_max` at most. Returns how many were.
-    pub(crate) fn retry_senders_to(&mut self, channel: u32, tries_max: usize) -> usize {
+    pub(crate) fn retry_senders_to(&mut self, now: Time, channel: u32, tries_max: usize) -> usize {
         for tries in 0..tries_max {
             let slot = self.channel(channel).and_then(|receiver| receiver.next_to_try());
             let Some(slot) = slot else { return tries };
-            let tried = self.retry(Owner { channel, connection: slot });
+            let tried = self.retry(now, Owner { channel, connection: slot });
             let Some(receiver) = self.channel(channel) else { return tries + 1 };
             let all_are_tried = receiver.tried(slot, tried != Tried::Done);
             if tried == Tried::Refused && !all_are_tried {
@@ -196,19 +197,35 @@ impl Channels {
         tries_max
     }
 
-    /// Tries the next message to `receiver` once more.
-    fn retry(&mut self, receiver: Owner) -> Tried {
+    /// Tries the next message to `receiver` once more, or drops it if its time is over.
+    fn retry(&mut self, now: Time, receiver: Owner) -> Tried {
         self.counters.messages_retried += 1;
         if let Some(tried @ (Tried::Sent | Tried::Refused)) = self.retry_operation(receiver) {
             return tried;
         }
         let Some(sender) = self.local(receiver).map(|local| local.peer) else { return Tried::Done };
         let next = self.local(sender).and_then(|local| local.waiting.front().copied());
-        let Some((offset, length)) = next else { return Tried::Done };
-        match self.copy(sender, receiver, offset, length) {
+        let Some(message) = next else { return Tried::Done };
+        if let Some(late) = message.deadline.filter(|deadline| deadline.at < now) {
+            self.drop_local(sender, receiver, late.number);
+            return self.go_on(sender);
+        }
+        match self.copy(sender, receiver, message) {
             Ok(()) => self.go_on(sender),
             Err(Blocked::Memory) => Tried::Refused,
             Err(Blocked::Window | Blocked::Copying) => Tried::Done,
+        }
+    }
+
+    /// Both apps hear that a message was dropped.
+    fn drop_local(&mut self, sender: Owner, receiver: Owner, number: u32) {
+        self.counters.messages_dropped += 1;
+        if let Some(channel) = self.channel(receiver.channel) {
+            channel.tell_skipped(receiver.connection, 1);
+        }
+        if let Some(channel) = self.channel(sender.channel) {
+            channel.tell_dropped(sender.connection, number);
+            channel.finished(sender.connection, 1);
         }
     }
 
@@ -236,7 +253,7 @@ impl Channels {
         }
     }
 
-    /// The first message that waited has been sent.
+    /// The first message that waited has been sent, or dropped.
     fn go_on(&mut self, sender: Owner) -> Tried {
         let Some(local) = self.local(sender) else { return Tried::Done };
         local.waiting.pop_front();

@@ -16,6 +16,7 @@ use clearway_nic::MacAddress;
 use clearway_transport::{EndpointState, Owner};
 use serde::{Deserialize, Serialize};
 
+use crate::channels::Held;
 use crate::frames::VifTexts;
 use crate::host::HostState;
 use crate::messages::{ResolvingState, SharedWay};
@@ -24,7 +25,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 15;
+pub const STATE_VERSION: u32 = 16;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,6 +126,8 @@ pub struct ChannelState {
     pub has_left: bool,
     /// It takes streams that peers open.
     pub takes_streams: bool,
+    /// It is told of messages that peers have dropped.
+    pub hears_of_skipped: bool,
     /// It is not looked at until its app rings, which the engine hears.
     pub is_parked: bool,
     /// See `is_parked`.
@@ -196,8 +199,8 @@ pub enum BearerState {
     Local {
         /// That one.
         peer: Owner,
-        /// Messages that there is no room for yet, by offset and length.
-        waiting: Vec<(u32, u32)>,
+        /// Messages that there is no room for yet.
+        waiting: Vec<Held>,
         /// Positions that the app has been given and has not released.
         held: u64,
         /// It ends when nothing waits.

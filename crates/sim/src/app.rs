@@ -202,8 +202,9 @@ impl App {
     ) -> Self {
         if matches!(character.role, Role::Server { .. }) {
             end.submit(&Command::TakeStreams { are_taken: true }).expect("the ring is empty");
-            end.flush();
         }
+        end.submit(&Command::TellSkipped { is_told: true }).expect("the ring has room");
+        end.flush();
         let speaks_tcp =
             matches!(character.role, Role::StreamServer { .. } | Role::StreamClient { .. });
         let has_streams = Random::new(seed ^ 0x5).chance(1, 2);
@@ -335,6 +336,18 @@ impl App {
                 scene.trace.add(&[5, self.id.into(), connection, sent.into()]);
                 self.finish(connection, sent)?;
             }
+            Completion::Dropped { connection, send } => {
+                scene.trace.add(&[14, self.id.into(), connection, send.into()]);
+                if let Some(talk) = self.talks.get(&connection)
+                    && let Some(number) = talk.number
+                {
+                    scene.ledger.dropped(number, talk.side, send)?;
+                }
+            }
+            Completion::Skipped { connection, messages } => {
+                scene.trace.add(&[15, self.id.into(), connection, messages.into()]);
+                self.skipped(scene, connection, messages)?;
+            }
             Completion::Closed { connection, code, sent } => {
                 scene.trace.add(&[6, self.id.into(), connection, code.as_i32() as u64]);
                 self.finish(connection, sent)?;
@@ -421,7 +434,7 @@ impl App {
         let mut name = None;
         if let Some(number) = talk.number {
             name = scene.ledger.received(scene.now, number, talk.side, bytes)?;
-            talk.heard();
+            talk.heard(1);
             let (side, shared) = (1 - talk.side, self.end.shared());
             let in_order = scene.operations.received(number, side, self.id, shared);
             in_order.map_err(|what| Finding { what, hosts: vec![self.character.host] })?;
@@ -433,6 +446,25 @@ impl App {
         } else {
             let until = scene.now + hold_ns;
             self.held.push_back(Held { until, connection, name, head: 0, bytes: granted });
+        }
+        Ok(())
+    }
+
+    /// The peer has dropped the next messages of a connection.
+    fn skipped(
+        &mut self,
+        scene: &mut Scene<'_>,
+        connection: u64,
+        messages: u32,
+    ) -> Result<(), Finding> {
+        let Some(talk) = self.talks.get_mut(&connection) else { return Ok(()) };
+        let Some(number) = talk.number else { return Ok(()) };
+        talk.heard(messages);
+        for _ in 0..messages {
+            scene.ledger.skipped(scene.now, number, talk.side)?;
+            let (side, shared) = (1 - talk.side, self.end.shared());
+            let in_order = scene.operations.received(number, side, self.id, shared);
+            in_order.map_err(|what| Finding { what, hosts: vec![self.character.host] })?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! oracle: each message arrives at most once, in order, intact, and in time; and nothing ends
 //! without a reason.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use clearway_base::{SECOND, Time};
 use clearway_channel::Code;
@@ -48,12 +48,25 @@ pub(crate) struct End {
     pub(crate) app: u32,
 }
 
+/// A message that has not been received.
+#[derive(Debug)]
+struct Waiting {
+    length: u32,
+    sent: Time,
+    /// Its sender may drop it.
+    is_timed: bool,
+}
+
 /// The messages of one direction.
 #[derive(Debug, Default)]
 struct Direction {
-    /// Lengths of messages that have not been received, and when they were sent.
-    waiting: VecDeque<(u32, Time)>,
+    /// Messages that have not been received.
+    waiting: VecDeque<Waiting>,
+    /// Those that were, and those that the receiver knows to have been dropped.
     received: u32,
+    /// Which these are, and which the sender has been told of.
+    skipped: BTreeSet<u32>,
+    dropped: BTreeSet<u32>,
     progress: Time,
 }
 
@@ -128,6 +141,8 @@ clearway_base::tally! {
         ended_refused,
         /// Attempts beyond a limit.
         ended_limit,
+        /// Messages that were dropped since they could not leave in time.
+        messages_dropped,
         /// Messages whose connection ended before they arrived.
         messages_abandoned,
         /// The longest that a message was under direction, in ns.
@@ -235,10 +250,18 @@ impl Ledger {
     }
 
     /// `side` has sent a message.
-    pub(crate) fn sent(&mut self, now: Time, number: u64, side: usize, length: u32) {
+    pub(crate) fn sent(
+        &mut self,
+        now: Time,
+        number: u64,
+        side: usize,
+        length: u32,
+        is_timed: bool,
+    ) {
         self.counts.messages_sent += 1;
         if let Some(pair) = self.pairs.get_mut(&number) {
-            pair.directions[side].waiting.push_back((length, now));
+            let waiting = Waiting { length, sent: now, is_timed };
+            pair.directions[side].waiting.push_back(waiting);
         }
     }
 
@@ -256,9 +279,12 @@ impl Ledger {
         }
         let direction = &mut pair.directions[1 - side];
         let name = Name { connection: number, direction: 1 - side, sequence: direction.received };
-        let Some((length, sent)) = direction.waiting.pop_front() else {
+        let Some(Waiting { length, sent, .. }) = direction.waiting.pop_front() else {
             return Err(Finding::new(format!("{name:?}: a message that was never sent")));
         };
+        if direction.dropped.contains(&name.sequence) {
+            return Err(Finding::new(format!("{name:?}: a message that was dropped has come")));
+        }
         if bytes.len() as u32 != length || !name.is(bytes) {
             let found = bytes.len();
             let text = format!("{name:?}: {length} bytes were sent; {found} came, or others");
@@ -270,6 +296,38 @@ impl Ledger {
         self.counts.bytes_received += u64::from(length);
         self.counts.message_ns_max = self.counts.message_ns_max.max(now.since(sent));
         Ok(Some(name))
+    }
+
+    /// `side` has heard that the next message to it was dropped.
+    pub(crate) fn skipped(&mut self, now: Time, number: u64, side: usize) -> Result<(), Finding> {
+        let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.is_tainted) else {
+            return Ok(());
+        };
+        let direction = &mut pair.directions[1 - side];
+        let sequence = direction.received;
+        if !direction.waiting.pop_front().is_some_and(|waiting| waiting.is_timed) {
+            let text = format!("connection {number}: message {sequence} may not be dropped");
+            return Err(Finding::new(text));
+        }
+        direction.skipped.insert(sequence);
+        direction.received = sequence.wrapping_add(1);
+        direction.progress = now;
+        self.counts.messages_dropped += 1;
+        Ok(())
+    }
+
+    /// `side` has heard that this message of its own was dropped.
+    pub(crate) fn dropped(&mut self, number: u64, side: usize, send: u32) -> Result<(), Finding> {
+        let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.is_tainted) else {
+            return Ok(());
+        };
+        let direction = &mut pair.directions[side];
+        let has_come = send < direction.received && !direction.skipped.contains(&send);
+        if has_come || !direction.dropped.insert(send) {
+            let text = format!("connection {number}: message {send} has come, and was dropped");
+            return Err(Finding::new(text));
+        }
+        Ok(())
     }
 
     /// `side` closes in order.
@@ -420,7 +478,9 @@ impl Ledger {
                 continue;
             }
             for (side, direction) in pair.directions.iter().enumerate() {
-                let Some((length, sent)) = direction.waiting.front() else { continue };
+                let Some(Waiting { length, sent, .. }) = direction.waiting.front() else {
+                    continue;
+                };
                 let since = direction.progress.max(*sent).max(calm);
                 let wants = matches!(pair.stages[1 - side], Stage::Open | Stage::None);
                 if wants && now.since(since) > DELIVERY_NS_MAX {

@@ -62,6 +62,12 @@ fn stream_command() -> impl Strategy<Value = Command> {
             Command::SetPriority { connection, urgency, weight }
         }),
         any::<u64>().prop_map(|connection| Command::SetUnordered { connection }),
+        (any::<(u64, u32)>(), 0..POOL_BYTES / 2, 0..=MESSAGE_BYTES_MAX).prop_map(
+            |((connection, within_us), offset, length)| {
+                Command::SendWithin { connection, offset, length, within_us }
+            }
+        ),
+        any::<bool>().prop_map(|is_told| Command::TellSkipped { is_told }),
         (any::<u64>(), address()).prop_map(|(token, peer)| Command::ConnectShared { token, peer }),
     ]
 }

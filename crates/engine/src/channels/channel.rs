@@ -54,6 +54,8 @@ pub(crate) struct Channel {
     pub(crate) has_left: bool,
     /// It takes streams that peers open.
     pub(crate) takes_streams: bool,
+    /// It is told of messages that peers have dropped.
+    pub(crate) hears_of_skipped: bool,
     /// It is not looked at until its app rings or it is told something.
     pub(super) is_parked: bool,
     /// The engine hears its doorbell.
@@ -87,6 +89,7 @@ impl Channel {
             is_condemned: false,
             has_left: false,
             takes_streams: false,
+            hears_of_skipped: false,
             is_parked: false,
             can_park: true,
             busy_at: Time::ZERO,
@@ -260,6 +263,30 @@ impl Channel {
         found.submitted = found.submitted.wrapping_add(1);
         self.messages_sent += 1;
         Some((slot, flow))
+    }
+
+    /// The same, with its number among those that were submitted to its connection, wrapping.
+    pub(crate) fn take_numbered(
+        &mut self,
+        connection: u64,
+    ) -> Option<(u32, Option<StreamKey>, u32)> {
+        let (slot, flow) = self.take_submitted(connection)?;
+        let submitted = self.connections.at(slot)?.submitted;
+        Some((slot, flow, submitted.wrapping_sub(1)))
+    }
+
+    /// A message of the app's could not leave in time. It is still to be counted as finished.
+    pub(crate) fn tell_dropped(&mut self, slot: u32, number: u32) {
+        let connection = self.id(slot);
+        self.tell(Completion::Dropped { connection, send: number });
+    }
+
+    /// A peer has dropped the next messages of a connection.
+    pub(crate) fn tell_skipped(&mut self, slot: u32, messages: u32) {
+        if self.hears_of_skipped {
+            let connection = self.id(slot);
+            self.tell(Completion::Skipped { connection, messages });
+        }
     }
 
     /// Gives the app a whole message that is due. False if there is no room for it now.

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 use clearway_base::{SlotId, Slots};
 use clearway_channel::Code;
-use clearway_transport::{Owner, Shares, StreamKey};
+use clearway_transport::{Deadline, Owner, Shares, StreamKey};
+use serde::{Deserialize, Serialize};
 
 use crate::operations::Exchange;
 
@@ -54,12 +55,23 @@ impl Bearer {
     }
 }
 
+/// A message in an app's transmit pool that waits to be sent to an app of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Where it starts.
+    pub offset: u32,
+    /// Bytes of it.
+    pub length: u32,
+    /// Until when it may be sent.
+    pub deadline: Option<Deadline>,
+}
+
 /// One end of a connection between two apps of this host.
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) peer: Owner,
-    /// Messages submitted that the peer's app has no room for yet: offset and length.
-    pub(crate) waiting: VecDeque<(u32, u32)>,
+    /// Messages submitted that the peer's app has no room for yet.
+    pub(crate) waiting: VecDeque<Held>,
     /// Positions that this end's app has been given and has not released.
     pub(crate) held: u64,
     /// This end has closed and ends when `waiting` is empty, and all its streams have ended.

@@ -7,7 +7,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_channel::Buffer;
 use clearway_transport::{FlowMemory, Owner};
 
-use super::{AppCounters, Bearer, Channel, Channels, Connection, to_channel};
+use super::{AppCounters, Bearer, Channel, Channels, Connection, Held, to_channel};
 use crate::operations::OperationCounters;
 use crate::state::ChannelState;
 
@@ -126,9 +126,8 @@ impl Channels {
                 let is_waiting = connection.outstanding() as usize == waiting;
                 ensure(is_waiting, "sends that do not wait, or were not taken")?;
                 let end = self.peek(owner.channel).map(|channel| &channel.end);
-                let is_extent = |(offset, length): &(u32, u32)| {
-                    end.is_some_and(|end| end.is_extent(*offset, *length))
-                };
+                let is_extent =
+                    |held: &Held| end.is_some_and(|end| end.is_extent(held.offset, held.length));
                 ensure(local.waiting.iter().all(is_extent), "a message beyond the pool")?;
                 let peer = self.peek(local.peer.channel);
                 let peer = peer.and_then(|peer| peer.connections.peek(local.peer.connection));

@@ -102,6 +102,8 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::AskWith { .. }
             | Command::OpenStream { .. }
             | Command::TakeStreams { .. }
+            | Command::SendWithin { .. }
+            | Command::TellSkipped { .. }
             | Command::SetPriority { .. }
             | Command::SetUnordered { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),

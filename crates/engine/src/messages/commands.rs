@@ -1,11 +1,11 @@
 //! What apps ask for: messages and releases here, connections in `connections.rs`.
 
-use clearway_base::Time;
+use clearway_base::{MICROSECOND, Time};
 use clearway_channel::{CHANNEL_MEMORY, Command, Completion, Next, Submitted, Violation};
-use clearway_transport::{Owner, Priority};
+use clearway_transport::{Deadline, Owner, Priority};
 
 use super::Messages;
-use crate::channels::{Bearer, Channel, Channels, ReleasedBytes};
+use crate::channels::{Bearer, Channel, Channels, Held, ReleasedBytes};
 use crate::common::Common;
 use crate::operations::Asking;
 
@@ -77,6 +77,15 @@ impl Messages {
                 if let Some(channel) = common.channels.channel(channel) {
                     channel.takes_streams = are_taken;
                 }
+            }
+            Command::TellSkipped { is_told } => {
+                if let Some(channel) = common.channels.channel(channel) {
+                    channel.hears_of_skipped = is_told;
+                }
+            }
+            Command::SendWithin { connection, offset, length, within_us } => {
+                let submitted = Submitted { connection, offset, length };
+                self.send_within(&mut common.channels, now, channel, submitted, within_us);
             }
             Command::Close { connection, abort } => {
                 self.close(common, now, channel, connection, abort);
@@ -159,9 +168,37 @@ impl Messages {
         channels.counters.messages_to_closed += to_closed;
         // Of one to an app of this host both are told at once: what comes next is taken after that.
         if let Some((slot, offset, length)) = slow {
-            channels.send_or_hold(Owner { channel: id, connection: slot }, offset, length);
+            let message = Held { offset, length, deadline: None };
+            channels.send_or_hold(Owner { channel: id, connection: slot }, message);
         }
         (taken, next)
+    }
+
+    /// Takes a message that is not to leave after so many microseconds from now.
+    fn send_within(
+        &mut self,
+        channels: &mut Channels,
+        now: Time,
+        id: u32,
+        submitted: Submitted,
+        within_us: u32,
+    ) {
+        let Submitted { connection, offset, length } = submitted;
+        let Some(channel) = channels.channel(id) else { return };
+        let Some((slot, flow, number)) = channel.take_numbered(connection) else {
+            channel.end.sends_finished(1);
+            channels.counters.messages_to_closed += 1;
+            return;
+        };
+        channels.counters.messages_submitted += 1;
+        let deadline = Deadline { at: now + u64::from(within_us) * MICROSECOND, number };
+        match flow {
+            Some(key) => self.endpoint.send_until(now, key, offset, length, deadline),
+            None => {
+                let message = Held { offset, length, deadline: Some(deadline) };
+                channels.send_or_hold(Owner { channel: id, connection: slot }, message);
+            }
+        }
     }
 
     /// The app has released these buffers. Whoever sent what was in them hears once of those that
@@ -200,7 +237,7 @@ impl Messages {
     #[cold]
     pub(crate) fn retry(&mut self, common: &mut Common, now: Time, id: u32) -> usize {
         let told = self.tell_of_memory(common, now, id);
-        let tried = common.channels.retry_senders_to(id, RETRIES_PER_TURN);
+        let tried = common.channels.retry_senders_to(now, id, RETRIES_PER_TURN);
         if let Some(channel) = common.channels.channel(id) {
             channel.have_tried(told < RETRIES_PER_TURN && tried < RETRIES_PER_TURN);
         }

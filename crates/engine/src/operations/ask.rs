@@ -13,7 +13,7 @@ use super::copying::Direction;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place, READ_BYTES_MAX};
 use super::operated;
-use crate::channels::{Bearer, Channel, Channels, Connection, Local, Stage, to_channel};
+use crate::channels::{Bearer, Channel, Channels, Connection, Held, Local, Stage, to_channel};
 use crate::common::Common;
 use crate::local::Blocked;
 use crate::messages::Messages;
@@ -259,7 +259,7 @@ impl Channels {
         if let Some(channel) = self.channel(asker.channel)
             && let Some((offset, length)) = channel.pass_waiting(asker.connection)
         {
-            self.send_local(asker, offset, length);
+            self.send_local(asker, Held { offset, length, deadline: None });
         }
         Ok(())
     }

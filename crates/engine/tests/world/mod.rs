@@ -493,7 +493,7 @@ pub struct App {
     pub tcp: VecDeque<Completion>,
     /// One-sided operations that are over.
     pub operated: VecDeque<Operated>,
-    /// What was said of regions.
+    /// What was said of regions, and of messages that were dropped.
     pub told: VecDeque<Completion>,
 }
 
@@ -629,6 +629,8 @@ impl App {
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
                 other @ (Completion::Shared { .. }
                 | Completion::Unshared { .. }
+                | Completion::Dropped { .. }
+                | Completion::Skipped { .. }
                 | Completion::Notified { .. }) => self.told.push_back(other),
                 Completion::Received { .. }
                 | Completion::Operated { .. }
@@ -695,6 +697,21 @@ impl App {
 
     /// Sends, if pool and ring have room.
     pub fn send(&mut self, connection: u64, bytes: &[u8]) -> bool {
+        self.send_by(connection, bytes, |offset, length| Command::Send {
+            connection,
+            stream: 0,
+            offset,
+            length,
+        })
+    }
+
+    /// The same by a command that says where the message is.
+    pub fn send_by(
+        &mut self,
+        connection: u64,
+        bytes: &[u8],
+        command: impl FnOnce(u32, u32) -> Command,
+    ) -> bool {
         if !self.end.has_room() {
             return false;
         }
@@ -702,7 +719,7 @@ impl App {
         self.end.transmit_bytes(&extent).copy_from_slice(bytes);
         let (offset, length) = (extent.offset(), extent.length());
         self.unfinished.entry(connection).or_default().1.push_back(extent);
-        self.submit(&Command::Send { connection, stream: 0, offset, length });
+        self.submit(&command(offset, length));
         true
     }
 

@@ -40,6 +40,10 @@ impl App {
         let any_connection = self.talks.keys().next().copied().unwrap_or(random.next_u64());
         let (offset, length) = (random.next_u32() >> 12, random.next_u32() >> 14);
         match random.below(7) {
+            0 if offset % 2 == 0 => {
+                let within_us = length % 64;
+                Command::SendWithin { connection: any_connection, offset, length, within_us }
+            }
             0 => Command::Send { connection: any_connection, stream: 0, offset, length },
             1 => Command::Send { connection: random.next_u64(), stream: 0, offset: 0, length: 8 },
             2 => Command::Send { connection: any_connection, stream: 7, offset: 0, length: 8 },

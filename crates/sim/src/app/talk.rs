@@ -16,6 +16,9 @@ const SENDS_MAX: u32 = 8;
 /// How long a connection without anything to say stays open.
 const SILENCE_NS_MAX: u64 = 15 * SECOND;
 
+/// The longest that a message may wait, of those that may not wait for ever: some round trips.
+const WITHIN_US_MAX: u64 = 500;
+
 /// How a connection is used. Both ends derive it from the connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
@@ -49,6 +52,8 @@ struct Manner {
     /// Of them, unanswered or unfinished at a time.
     window: usize,
     aborts: bool,
+    /// Messages one way have deadlines.
+    is_timed: bool,
 }
 
 impl Manner {
@@ -59,7 +64,18 @@ impl Manner {
         let bound = if random.chance(1, 8) { 400 } else { 40 };
         let messages = 1 + random.below(bound) as u32;
         let window = 1 << random.below(5);
-        Self { pattern, messages, window, aborts: random.chance(1, 12) }
+        let aborts = random.chance(1, 12);
+        let is_one_way = matches!(pattern, Pattern::Upload | Pattern::Download);
+        Self { pattern, messages, window, aborts, is_timed: is_one_way && random.chance(1, 3) }
+    }
+
+    /// In how many microseconds a message is to leave, if it has a deadline. The first of a client
+    /// has none: it says whose connection that is.
+    fn within_us(&self, name: &Name) -> Option<u32> {
+        let is_first = name.direction == 0 && name.sequence == 0;
+        let mut random = Random::new(name.connection ^ u64::from(name.sequence) << 32);
+        let is_timed = self.is_timed && !is_first && random.chance(3, 4);
+        is_timed.then(|| 1 + random.below(WITHIN_US_MAX) as u32)
     }
 }
 
@@ -113,9 +129,9 @@ impl Talk {
         self.is_large = true;
     }
 
-    /// A message has come.
-    pub(super) fn heard(&mut self) {
-        self.heard += 1;
+    /// So many messages have come, or were dropped.
+    pub(super) fn heard(&mut self, messages: u32) {
+        self.heard += messages;
     }
 
     /// When there is something to do, if that depends on time alone.
@@ -241,8 +257,12 @@ impl App {
         let (offset, length) = (extent.offset(), extent.length());
         talk.extents.push_back((extent, name));
         talk.sent += 1;
-        self.submit(&Command::Send { connection, stream: 0, offset, length });
-        scene.ledger.sent(scene.now, number, talk.side, length);
+        let within_us = talk.manner.and_then(|manner| manner.within_us(&name));
+        self.submit(&match within_us {
+            Some(within_us) => Command::SendWithin { connection, offset, length, within_us },
+            None => Command::Send { connection, stream: 0, offset, length },
+        });
+        scene.ledger.sent(scene.now, number, talk.side, length, within_us.is_some());
         scene.operations.sent(number, talk.side);
         scene.trace.add(&[10, self.id.into(), number, length.into()]);
         true

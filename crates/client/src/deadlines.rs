@@ -1,0 +1,71 @@
+//! Messages that are worth nothing after some time.
+
+use std::time::{Duration, Instant};
+
+use clearway_channel::{Code, Command, Extent};
+
+use crate::{Awaited, Channel, ConnectionId, Error};
+
+impl Channel {
+    /// Sends a message that is worth nothing after `within` (counted in microseconds, at most 71
+    /// minutes): if nothing of it has left for the peer by then, because the network, the peer or
+    /// what was sent before holds it up, it may be dropped. Then [`Event::Dropped`] tells this app,
+    /// and [`Event::Skipped`] the peer's if that has asked for it; else it arrives as any other.
+    /// Returns its number among the messages that this app has sent on the connection, from 0 on,
+    /// wrapping. Waits for room no longer than `within`; if there is none it is not sent at all.
+    ///
+    /// A peer of an older release gets it, however late, and so does one whose message waits behind
+    /// one-sided operations.
+    ///
+    /// [`Event::Dropped`]: crate::Event::Dropped
+    /// [`Event::Skipped`]: crate::Event::Skipped
+    pub fn send_within(
+        &mut self,
+        connection: ConnectionId,
+        message: &[u8],
+        within: Duration,
+    ) -> Result<u32, Error> {
+        let begun = Instant::now();
+        let length = self.check_length(message.len())?;
+        let extent = self.wait_for(Some(within), Awaited::Room, |channel| {
+            channel.check_open(connection)?;
+            channel.with_room(|channel| channel.allocate(length))
+        })?;
+        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        let left = within.saturating_sub(begun.elapsed());
+        let number = self.put_within(connection, extent, length, left)?;
+        self.tell();
+        Ok(number)
+    }
+
+    fn put_within(
+        &mut self,
+        connection: ConnectionId,
+        extent: Extent,
+        length: u32,
+        left: Duration,
+    ) -> Result<u32, Error> {
+        let Some(found) = self.connections.find_open(connection) else {
+            self.end.free(extent);
+            return Err(Error::Connection { connection, code: Code::Closed });
+        };
+        let number = found.number_of_next();
+        let offset = extent.offset();
+        found.outstanding.push_back(extent);
+        self.sends_outstanding += 1;
+        let within_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
+        let connection = connection.as_u64();
+        let command = Command::SendWithin { connection, offset, length, within_us };
+        self.end.submit(&command).expect("there was room");
+        Ok(number)
+    }
+
+    /// Whether [`next_event`](Self::next_event) tells of messages that peers have dropped, where
+    /// they would have come. At first it does not. What only receives passes over them.
+    pub fn tell_skipped(&mut self, is_told: bool) -> Result<(), Error> {
+        self.make_room_for_command()?;
+        self.submit(&Command::TellSkipped { is_told });
+        self.hears_of_skipped = is_told;
+        Ok(())
+    }
+}
