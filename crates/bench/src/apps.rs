@@ -145,10 +145,11 @@ pub(crate) fn share(
     load: &Load,
     at: SocketAddr,
     calls: Calls,
+    deed: Deed,
 ) -> io::Result<Owner> {
     let mut channel = attach_sharing("bench-server", place, load, shared_bytes(load.size))?;
     channel.listen(at).map_err(io::Error::other)?;
-    Owner::new(channel, calls)
+    Owner::new(channel, calls, deed)
 }
 
 /// Apps that have connected to that one.

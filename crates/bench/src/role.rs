@@ -306,8 +306,8 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
             tell_ready();
             answer(load, &mut listening.accept(calls)?).map(drop)
         }
-        Exchange::Operations(_) => {
-            let mut owner = apps::share(place, load, at, calls)?;
+        Exchange::Operations(deed) => {
+            let mut owner = apps::share(place, load, at, calls, deed)?;
             tell_ready();
             answer(load, &mut owner).map(drop)
         }
@@ -371,7 +371,7 @@ fn measure_pair(
             take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
         }
         Exchange::Operations(deed) => {
-            let mut owner = apps::share(server_place, &load, to, calls)?;
+            let mut owner = apps::share(server_place, &load, to, calls, deed)?;
             let mut askers = apps::askers(client_place, &load, to, calls, deed)?;
             take_turns(load, &mut askers, &mut owner)
         }

@@ -18,12 +18,21 @@ const NAME: &[u8] = b"bench";
 /// Entries that a batch reads.
 pub(crate) const BATCH: usize = 8;
 
+/// Regions, where there are many.
+pub(crate) const REGIONS: u64 = 100_000;
+/// Those that follow each other in time are so far apart: a prime, so that each has its turn.
+const REGIONS_STEP: u64 = 7_919;
+/// Handles that are read together.
+const HANDLES: u32 = 1000;
+
 /// What an exchange is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Deed {
     /// A read of as many bytes as the load says.
     Read,
+    /// A read of a record by a region of its own, one of [`REGIONS`].
+    ReadOfMany,
     /// A read of a record by its pointer, in one operation.
     Indirect,
     /// The same in two: the pointer, then the record.
@@ -55,14 +64,21 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Shares all memory of a channel.
-    pub(crate) fn new(mut channel: Channel, calls: Calls) -> io::Result<Self> {
+    /// Shares all memory of a channel; and records, if there are to be many regions.
+    pub(crate) fn new(mut channel: Channel, calls: Calls, deed: Deed) -> io::Result<Self> {
         let shared = channel.shared();
         table::fill(&shared)?;
         let grants = vec![Grant { to: Grantee::Anybody, rights: Rights::ALL }];
-        let description = Description { name: NAME.to_vec(), grants };
+        let unnamed = Description { name: Vec::new(), grants };
+        let description = Description { name: NAME.to_vec(), ..unnamed.clone() };
         let region = channel.share(0..shared.length(), &description, None);
         region.map_err(io::Error::other)?;
+        for number in 0..if deed == Deed::ReadOfMany { REGIONS } else { 0 } {
+            let at = record_at(index_of(number));
+            let region = channel.share(at..at + u64::from(RECORD_BYTES), &unnamed, None);
+            let handle = region.map_err(io::Error::other)?.as_u64();
+            table::store(&shared, table::handle_at(number), handle)?;
+        }
         Ok(Self { channel, calls })
     }
 }
@@ -98,6 +114,8 @@ pub(crate) struct Asker {
     channel: Channel,
     connection: ConnectionId,
     region: RegionId,
+    /// Those of records, if there are many.
+    regions: Vec<RegionId>,
     deed: Deed,
     /// Bytes of a read.
     length: u32,
@@ -132,10 +150,11 @@ impl Asker {
         let found = channel.operate(connection, &Operation::Find { name: NAME }, None);
         let region = RegionId::from_u64(found.map_err(io::Error::other)?.value);
         let length = u32::try_from(length).map_err(io::Error::other)?;
-        Ok(Self {
+        let mut asker = Self {
             channel,
             connection,
             region,
+            regions: Vec::new(),
             deed,
             length,
             calls,
@@ -144,7 +163,25 @@ impl Asker {
             asked: VecDeque::with_capacity(window),
             word: 0,
             answer: [0; 8],
-        })
+        };
+        if deed == Deed::ReadOfMany {
+            asker.read_handles()?;
+        }
+        Ok(asker)
+    }
+
+    fn read_handles(&mut self) -> io::Result<()> {
+        while (self.regions.len() as u64) < REGIONS {
+            let offset = table::handle_at(self.regions.len() as u64);
+            let (region, length) = (self.region, 8 * HANDLES);
+            let read = Operation::Read { region, offset, length };
+            let read = self.channel.operate(self.connection, &read, None);
+            let read = read.map_err(io::Error::other)?.done().map_err(io::Error::other)?;
+            let (handles, _) = read.bytes().as_chunks();
+            self.regions
+                .extend(handles.iter().map(|it| RegionId::from_u64(u64::from_ne_bytes(*it))));
+        }
+        Ok(())
     }
 
     /// Begins an exchange; false if there is no room within `timeout`.
@@ -154,6 +191,10 @@ impl Asker {
         let mut offsets = [0; BATCH];
         let operation = match self.deed {
             Deed::Read => Operation::Read { region, offset: record_at(index), length: self.length },
+            Deed::ReadOfMany => {
+                let region = self.regions[number_of(sequence) as usize];
+                Operation::Read { region, offset: 0, length: RECORD_BYTES }
+            }
             Deed::Dependent => Operation::Read { region, offset: pointer_at(index), length: 8 },
             Deed::Indirect => {
                 let offset = pointer_at(index);
@@ -221,6 +262,10 @@ impl Asker {
             }
             Deed::Swap | Deed::SwapUntilDone => return self.take_word(asked, operated.value),
             Deed::Read => table::check(operated.bytes(), self.length as usize, index)?,
+            Deed::ReadOfMany => {
+                let index = index_of(number_of(asked.sequence));
+                table::check(operated.bytes(), RECORD_BYTES as usize, index)?;
+            }
             Deed::Indirect | Deed::Dependent | Deed::Scan => {
                 table::check(operated.bytes(), RECORD_BYTES as usize, index)?;
             }
@@ -249,6 +294,11 @@ impl Asker {
         }
         self.ask(asked.sequence, PATIENCE).and_then(or_no_room).map(|()| false)
     }
+}
+
+/// Which of many regions the exchange with this number is about.
+const fn number_of(sequence: u64) -> u64 {
+    sequence.wrapping_mul(REGIONS_STEP) % REGIONS
 }
 
 /// One that ends makes room for one that begins.

@@ -6,7 +6,10 @@
 //!  ├ a word ──┼ 64 entries of 16 B ────┼ 64 records of 64 B, and bytes for long reads ─┤
 //!               key | pointer ────────▶ its index, ...
 //! ```
+//!
+//! Behind the records there are handles of regions, if there are many, in the place of those bytes.
 
+use super::operations::REGIONS;
 use clearway_client::{Pointer, Shared};
 use std::io;
 
@@ -25,7 +28,7 @@ pub(super) const RECORDS: u64 = 64;
 /// Bytes of an app's memory that has the table, and in which `size` bytes can be read from each
 /// record on.
 pub(crate) fn shared_bytes(size: usize) -> u32 {
-    let bytes = record_at(RECORDS) as usize + size;
+    let bytes = handle_at(REGIONS).max(record_at(RECORDS) + size as u64);
     u32::try_from(bytes.next_power_of_two()).expect("a message is not as large")
 }
 
@@ -47,12 +50,22 @@ pub(super) const fn pointer_at(index: u64) -> u64 {
     ENTRIES_AT + index * ENTRY_BYTES as u64 + 8
 }
 
-/// Writes the table.
-pub(super) fn fill(shared: &Shared) -> io::Result<()> {
-    let store = |at: u64, value| match shared.store(at, value) {
+/// Where the handle of a region is.
+pub(super) const fn handle_at(number: u64) -> u64 {
+    record_at(RECORDS) + 8 * number
+}
+
+/// Writes a word.
+pub(super) fn store(shared: &Shared, at: u64, value: u64) -> io::Result<()> {
+    match shared.store(at, value) {
         true => Ok(()),
         false => Err(io::Error::other("the shared memory is too small")),
-    };
+    }
+}
+
+/// Writes the table.
+pub(super) fn fill(shared: &Shared) -> io::Result<()> {
+    let store = |at, value| store(shared, at, value);
     for index in 0..RECORDS {
         let pointer = Pointer { offset: record_at(index), length: RECORD_BYTES };
         store(pointer_at(index) - 8, key_of(index))?;

@@ -190,6 +190,8 @@ const ECHO: Case = Case::messages("echo");
 const READ_ASLEEP: Case = Case { name: "read_asleep", ..READ }.asleep();
 const ECHO_ASLEEP: Case = Case { name: "echo_asleep", ..ECHO }.asleep();
 const READS: Case = Case { name: "reads", ..READ }.many(MANY);
+const READ_OF_MANY: Case = Case::operation("read_of_many", Deed::ReadOfMany);
+const READS_OF_MANY: Case = Case { name: "reads_of_many", ..READ_OF_MANY }.many(MANY);
 const READS_EMBEDDED: Case = Case { name: "reads_embedded", ..READS }.embedded();
 const INDIRECT: Case = Case::operation("indirect", Deed::Indirect);
 const DEPENDENT: Case = Case::operation("dependent", Deed::Dependent);
@@ -230,7 +232,7 @@ const fn row(what: &'static str, figure: Figure, ours: Case, other: Option<Case>
 /// The name of the group that needs UCX.
 pub(super) const UCX: &str = "ucx";
 
-pub(super) const GROUPS: [Group; 10] = [
+pub(super) const GROUPS: [Group; 11] = [
     Group {
         name: "reads",
         cases: &[READS, READS_EMBEDDED],
@@ -243,6 +245,20 @@ pub(super) const GROUPS: [Group; 10] = [
         name: "read",
         cases: &[READ, ECHO],
         rows: &[row("64 B read : echo, paired", Figure::Time, READ, Some(ECHO), 0.75)],
+    },
+    Group {
+        name: "regions",
+        cases: &[READ_OF_MANY, READ, READS_OF_MANY, READS],
+        rows: &[
+            row(
+                "64 B read of 100,000 regions : of one",
+                Figure::Time,
+                READ_OF_MANY,
+                Some(READ),
+                1.2,
+            ),
+            row("the same, 256 in flight", Figure::Rate, READS_OF_MANY, Some(READS), 1.0 / 1.2),
+        ],
     },
     Group {
         name: "asleep",
