@@ -422,7 +422,7 @@ typedef enum clearway_grantee {
    */
   CLEARWAY_TO_ANYBODY = 0,
   /**
-   * Apps of the user `user` that the same engine serves.
+   * Apps of the user `user` on the same host.
    */
   CLEARWAY_TO_USER = 1,
   /**

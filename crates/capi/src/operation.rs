@@ -163,7 +163,7 @@ pub enum clearway_right {
 pub enum clearway_grantee {
     /// Whoever can connect.
     CLEARWAY_TO_ANYBODY = 0,
-    /// Apps of the user `user` that the same engine serves.
+    /// Apps of the user `user` on the same host.
     CLEARWAY_TO_USER = 1,
     /// Hosts with an address of `prefix`.
     CLEARWAY_TO_PREFIX = 2,
