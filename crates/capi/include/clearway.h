@@ -432,7 +432,7 @@ typedef enum clearway_grantee {
    */
   CLEARWAY_TO_ANYBODY = 0,
   /**
-   * Apps of the user `user` that the same engine serves.
+   * Apps of the user `user` on the same host.
    */
   CLEARWAY_TO_USER = 1,
   /**
@@ -885,6 +885,24 @@ typedef struct clearway_operation {
    */
   uint16_t stride;
 } clearway_operation;
+
+/**
+ * An operation of a vector.
+ */
+typedef struct clearway_vector_entry {
+  /**
+   * The connection that it is asked for on.
+   */
+  uint64_t connection;
+  /**
+   * What is to be done.
+   */
+  struct clearway_operation operation;
+  /**
+   * Where its token is stored, when it was begun.
+   */
+  uint64_t token;
+} clearway_vector_entry;
 
 /**
  * An operation that is over. Valid until it, or a copy of it, is given to
@@ -1699,6 +1717,22 @@ int clearway_start_operation(struct clearway_channel *channel,
                              const struct clearway_operation *operation,
                              int64_t timeout_ns,
                              uint64_t *token);
+
+/**
+ * Begins `count` operations, of any kinds and on any connections, in one go: all of them or none.
+ * They are submitted in their order, and the daemon is woken once. Each has an end of its own, as
+ * if clearway_start_operation had begun it, and `token` of its entry names it; one that is refused
+ * stops none of the others. Waits up to `timeout_ns` while there is no room for all. There may be
+ * as many as the submission ring has entries, 16384 at most, and the transmit pool has to hold
+ * what they take along. Returns 0 or a negative error code. Then nothing was begun, and `wrong`,
+ * which may be NULL, is the index of the first operation that is wrong (one too many, if
+ * CLEARWAY_TOO_LARGE says so), or `count` if none is (CLEARWAY_WOULD_BLOCK, say).
+ */
+int clearway_start_vector(struct clearway_channel *channel,
+                          struct clearway_vector_entry *entries,
+                          size_t count,
+                          int64_t timeout_ns,
+                          size_t *wrong);
 
 /**
  * Does an operation, and stores what came of it: waits up to `timeout_ns` until there is room for

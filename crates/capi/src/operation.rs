@@ -81,6 +81,18 @@ pub struct clearway_operation {
     pub stride: u16,
 }
 
+/// An operation of a vector.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct clearway_vector_entry {
+    /// The connection that it is asked for on.
+    pub connection: u64,
+    /// What is to be done.
+    pub operation: clearway_operation,
+    /// Where its token is stored, when it was begun.
+    pub token: u64,
+}
+
 /// An operation that is over. Valid until it, or a copy of it, is given to
 /// clearway_operated_release, which is needed only if it has read anything.
 #[repr(C)]
@@ -151,7 +163,7 @@ pub enum clearway_right {
 pub enum clearway_grantee {
     /// Whoever can connect.
     CLEARWAY_TO_ANYBODY = 0,
-    /// Apps of the user `user` that the same engine serves.
+    /// Apps of the user `user` on the same host.
     CLEARWAY_TO_USER = 1,
     /// Hosts with an address of `prefix`.
     CLEARWAY_TO_PREFIX = 2,
@@ -365,6 +377,38 @@ pub unsafe extern "C" fn clearway_start_operation(
     })
 }
 
+/// Begins `count` operations, of any kinds and on any connections, in one go: all of them or none.
+/// They are submitted in their order, and the daemon is woken once. Each has an end of its own, as
+/// if clearway_start_operation had begun it, and `token` of its entry names it; one that is refused
+/// stops none of the others. Waits up to `timeout_ns` while there is no room for all. There may be
+/// as many as the submission ring has entries, 16384 at most, and the transmit pool has to hold
+/// what they take along. Returns 0 or a negative error code. Then nothing was begun, and `wrong`,
+/// which may be NULL, is the index of the first operation that is wrong (one too many, if
+/// CLEARWAY_TOO_LARGE says so), or `count` if none is (CLEARWAY_WOULD_BLOCK, say).
+///
+/// # Safety
+/// Pointers are NULL or valid; `entries` points to `count` entries, and the data of each operation
+/// is as its fields say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_start_vector(
+    channel: *mut clearway_channel,
+    entries: *mut clearway_vector_entry,
+    count: usize,
+    timeout_ns: i64,
+    wrong: *mut usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    call_int(|| match unsafe { start_vector(channel, entries, count, timeout_ns) } {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let index = if let Error::Vector { index, .. } = error { index } else { count };
+            // SAFETY: the caller's promise.
+            unsafe { pointer::store(wrong, index) };
+            Err(error)
+        }
+    })
+}
+
 /// Does an operation, and stores what came of it: waits up to `timeout_ns` until there is room for
 /// it, and as long for its end. Returns 0 if it was done, or a negative error code; then
 /// `operated->status` says more if it is not 0. After CLEARWAY_TIMED_OUT or CLEARWAY_WOULD_BLOCK
@@ -527,6 +571,36 @@ pub extern "C" fn clearway_status_text(status: u32) -> *const c_char {
         Some(text) => text.as_ptr(),
         None => c"not a status of Clearway; use the header that belongs to the library".as_ptr(),
     }
+}
+
+/// # Safety
+/// As for `clearway_start_vector`.
+unsafe fn start_vector(
+    channel: *mut clearway_channel,
+    entries: *mut clearway_vector_entry,
+    count: usize,
+    timeout_ns: i64,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let channel = unsafe { pointer::channel(channel) }?;
+    let entries = match (entries.is_null(), count) {
+        (_, 0) => &mut [],
+        (true, _) => return Err(pointer::invalid("entries is NULL, and count is not 0")),
+        // SAFETY: not null; the rest is the caller's promise.
+        (false, _) => unsafe { std::slice::from_raw_parts_mut(entries, count) },
+    };
+    let vector = entries.iter().enumerate().map(|(index, entry)| {
+        // SAFETY: valid as a part of `entries`; its fields are the caller's promise.
+        let operation = unsafe { operation_of(&raw const entry.operation) };
+        let operation = operation.map_err(|cause| Error::Vector { index, cause: Box::new(cause) });
+        Ok((ConnectionId::from_u64(entry.connection), operation?))
+    });
+    let vector = vector.collect::<Result<Vec<_>, Error>>()?;
+    let started = channel.start_vector(&vector, pointer::timeout(timeout_ns))?;
+    for (entry, id) in entries.iter_mut().zip(started) {
+        entry.token = id.as_u64();
+    }
+    Ok(())
 }
 
 /// # Safety

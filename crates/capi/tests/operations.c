@@ -245,6 +245,59 @@ static void many(const pair *p, int by_events) {
     CHECK(clearway_next_operated(p->asker, 0, &operated) == CLEARWAY_WOULD_BLOCK);
 }
 
+/* Operations of several kinds in one go, on two connections: each has its own end, in order. */
+static void vectors(const pair *p, const char *address) {
+    enum { COUNT = 5 };
+    clearway_vector_entry entries[COUNT] = {0};
+    clearway_operated operated;
+    uint64_t second;
+    size_t wrong = 77;
+    CHECK(clearway_connect(p->asker, address, 4000, 10 * SECOND, &second) == 0);
+    for (int i = 0; i < COUNT; i++) {
+        entries[i].connection = i == 3 ? second : p->connection;
+        entries[i].operation.region = p->region;
+        entries[i].operation.offset = 4096;
+    }
+    entries[0].operation.kind = CLEARWAY_OPERATION_WRITE;
+    entries[0].operation.data = "vector";
+    entries[0].operation.data_length = 6;
+    entries[1].operation.kind = CLEARWAY_OPERATION_READ;
+    entries[1].operation.length = 6;
+    entries[2].operation.kind = CLEARWAY_OPERATION_FETCH_ADD; /* and misaligned */
+    entries[2].operation.offset = 4097;
+    entries[3].operation.kind = CLEARWAY_OPERATION_FIND;
+    entries[3].operation.data = "all";
+    entries[3].operation.data_length = 3;
+    entries[4].operation.kind = CLEARWAY_OPERATION_COMPARE_SWAP;
+    entries[4].operation.offset = 4104;
+    entries[4].operation.value = 1;
+
+    entries[4].connection = 12345;
+    memset(p->memory + 4096, 0, 16);
+    CHECK(clearway_start_vector(p->asker, entries, COUNT, SECOND, &wrong) == CLEARWAY_CLOSED);
+    CHECK(wrong == 4 && strstr(clearway_last_error(), "operation 4 of the vector"));
+    CHECK(entries[0].token == 0);
+    CHECK(clearway_next_operated(p->asker, 0, &operated) == CLEARWAY_WOULD_BLOCK);
+    entries[4].connection = p->connection;
+    CHECK(clearway_start_vector(p->asker, entries, COUNT, 10 * SECOND, &wrong) == 0);
+
+    uint32_t statuses[COUNT] = {0, 0, CLEARWAY_STATUS_MISALIGNED, 0, 0};
+    uint64_t values[COUNT] = {0, 0, 0, p->region, 0};
+    int ended = 0;
+    while (ended < COUNT) {
+        CHECK(clearway_next_operated(p->asker, 10 * SECOND, &operated) == 0);
+        int at = 0;
+        while (at < COUNT && entries[at].token != operated.token) at++;
+        CHECK(at < COUNT && operated.status == statuses[at] && operated.value == values[at]);
+        CHECK(at != 1 || (operated.length == 6 && !memcmp(operated.data, "vector", 6)));
+        clearway_operated_release(p->asker, &operated);
+        entries[at].token = 0;
+        ended++;
+    }
+    CHECK(!memcmp(p->memory + 4096, "vector", 6) && p->memory[4104] == 1);
+    CHECK(clearway_close(p->asker, second) == 0);
+}
+
 /* What is read and never released by the program fills the channel's memory, and no more. */
 static void held(const pair *p) {
     clearway_operation read = {.kind = CLEARWAY_OPERATION_READ, .length = 1 << 17};
@@ -334,6 +387,7 @@ static int between(const char *owners, const char *askers, const char *address) 
     notifications(&p);
     many(&p, 0);
     many(&p, 1);
+    vectors(&p, address);
     held(&p);
     grants(&p);
     refused_shares(p.owner);
@@ -402,6 +456,22 @@ static void misuse(clearway_channel *channel, uint64_t connection) {
     CHECK(clearway_next_operated(channel, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_next_operated(channel, 0, &operated) == CLEARWAY_WOULD_BLOCK);
     CHECK(clearway_next_notified(channel, 0, NULL) == CLEARWAY_WOULD_BLOCK);
+
+    clearway_vector_entry entries[3] = {0};
+    size_t wrong = 0;
+    CHECK(clearway_start_vector(channel, NULL, 1, 0, &wrong) == CLEARWAY_INVALID && wrong == 1);
+    CHECK(clearway_start_vector(channel, NULL, 0, 0, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        entries[i].connection = connection;
+        entries[i].operation.kind = CLEARWAY_OPERATION_READ;
+    }
+    entries[2].operation.kind = 10;
+    CHECK(clearway_start_vector(channel, entries, 3, 0, &wrong) == CLEARWAY_INVALID && wrong == 2);
+    CHECK(strstr(clearway_last_error(), "clearway_operation_kind"));
+    entries[1].operation.kind = CLEARWAY_OPERATION_FIND;
+    CHECK(clearway_start_vector(channel, entries, 2, 0, &wrong) == CLEARWAY_INVALID && wrong == 1);
+    CHECK(clearway_next_operated(channel, 0, &operated) == CLEARWAY_WOULD_BLOCK);
+
     operation.kind = CLEARWAY_OPERATION_READ;
     operation.data_length = 0;
     CHECK(clearway_start_operation(channel, 12345, &operation, 0, NULL) == CLEARWAY_CLOSED);

@@ -171,8 +171,8 @@ impl AppEnd {
 
     #[inline(always)]
     fn push(&mut self, command: &Command) -> Result<(), Full> {
-        if self.commands.room_known() == 0 {
-            self.refresh_room()?;
+        if self.commands.room_known() == 0 && self.refresh_room() == 0 {
+            return Err(Full);
         }
         self.commands.push(|entry| command.encode(entry));
         self.dirty = true;
@@ -182,14 +182,20 @@ impl AppEnd {
     /// Whether the next [`submit`](Self::submit) will find room.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        self.commands.room_known() > 0 || self.refresh_room().is_ok()
+        self.has_room_for(1)
+    }
+
+    /// Whether so many commands, submitted one after the other, will find room.
+    #[inline]
+    pub fn has_room_for(&mut self, commands: u32) -> bool {
+        self.commands.room_known() >= commands || self.refresh_room() >= commands
     }
 
     #[cold]
-    fn refresh_room(&mut self) -> Result<(), Full> {
+    fn refresh_room(&mut self) -> u32 {
         // A head that makes no sense counts as full: no progress, but no harm either.
         let _ = self.commands.refresh();
-        if self.commands.room_known() == 0 { Err(Full) } else { Ok(()) }
+        self.commands.room_known()
     }
 
     /// What the daemon says next if that is a message, as it mostly is: a short way around

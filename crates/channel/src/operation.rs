@@ -181,7 +181,7 @@ impl core::ops::BitOr for Rights {
 pub enum Grantee {
     /// Whoever can connect.
     Anybody,
-    /// Apps of this user that the same engine serves.
+    /// Apps of this user on the same host.
     User(u32),
     /// Hosts with an address of this prefix, of so many bits.
     Prefix(IpAddr, u8),

@@ -167,6 +167,49 @@ fn many_are_outstanding_and_told_as_events() {
     assert_eq!((owner.shared().load(0), asker.operations_outstanding()), (Some(all), 0));
 }
 
+/// Operations of several kinds, one of which is refused, submitted in one go: again and again, and
+/// each with the end that is its own.
+#[test]
+fn a_vector_is_carried_out_in_its_order() {
+    const VECTORS: u64 = 500;
+    let network = Network::start();
+    for is_local in [false, true] {
+        let (owner, mut asker, connection, region) =
+            share_and_connect(&network, is_local, Rights::ALL);
+        for round in 0..VECTORS {
+            let bytes = round.to_ne_bytes();
+            let read = |offset| Operation::Read { region, offset, length: 8 };
+            let vector = [
+                Operation::FetchAdd { region, offset: 0, addend: 1 },
+                Operation::Write { region, offset: 64, bytes: &bytes },
+                read(64),
+                read(u64::from(SHARED_BYTES)),
+                Operation::FetchAdd { region, offset: 0, addend: 1 },
+                read(0),
+            ];
+            let vector = vector.map(|operation| (connection, operation));
+            let started = asker.start_vector(&vector, Some(PATIENCE)).expect("room");
+            let over: Vec<_> = started
+                .into_iter()
+                .map(|id| {
+                    let over = asker.next_operated(Some(PATIENCE)).expect("its end");
+                    assert_eq!(over.id, id);
+                    over
+                })
+                .collect();
+            let statuses: Vec<_> = over.iter().map(|over| over.status).collect();
+            let (done, beyond) = (OperationStatus::Done, OperationStatus::OutOfBounds);
+            assert_eq!(statuses, [done, done, done, beyond, done, done]);
+            assert_eq!((over[0].value, over[4].value), (2 * round, 2 * round + 1));
+            assert_eq!(
+                (over[2].bytes(), over[5].bytes()),
+                (&bytes[..], &(2 * round + 2).to_ne_bytes()[..])
+            );
+        }
+        assert_eq!(owner.shared().load(0), Some(2 * VECTORS));
+    }
+}
+
 #[test]
 fn what_is_not_granted_or_revoked_is_refused_and_says_why() {
     let network = Network::start();

@@ -63,8 +63,8 @@ pub struct Channel {
     pub(crate) sends_outstanding: u32,
     /// A send has found no room, and `Writable` was not told yet.
     pub(crate) wants_room: bool,
-    /// What there was no room in is the ring.
-    pub(crate) ring_was_full: bool,
+    /// What there was no room in is the ring: entries that it has to have. 0 if it was not the ring.
+    pub(crate) ring_room_wanted: u32,
     pub(crate) has_room_again: bool,
     pub(crate) descriptors: OwnedFd,
     pub(crate) linger: Duration,
@@ -147,7 +147,7 @@ impl Channel {
             unwanted: Vec::new(),
             sends_outstanding: 0,
             wants_room: false,
-            ring_was_full: false,
+            ring_room_wanted: 0,
             has_room_again: false,
             descriptors,
             linger: options.linger,

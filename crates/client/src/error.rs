@@ -85,6 +85,25 @@ pub enum Error {
         /// Why.
         status: OperationStatus,
     },
+    /// An operation of a vector is wrong, and none of them was submitted.
+    #[error("operation {index} of the vector, of which none was submitted: {cause}")]
+    Vector {
+        /// The first that is wrong, counted from 0.
+        index: usize,
+        /// What is wrong with it.
+        #[source]
+        cause: Box<Error>,
+    },
+    /// A vector of operations is longer than the channel takes at once.
+    #[error(
+        "up to here the vector has more than the channel takes at once: {operations_max} \
+         operations, and what its transmit pool holds; split it, or attach with more \
+         submission_entries and a larger transmit pool"
+    )]
+    VectorTooLong {
+        /// The most operations.
+        operations_max: usize,
+    },
     /// The peer has not done what it was asked for in a call.
     #[error("the call was refused ({reason}){}{text}", if text.is_empty() { "" } else { ": " })]
     CallRefused {
@@ -198,6 +217,7 @@ impl Error {
         match self {
             Self::Connect { .. } | Self::TcpConnect { .. } | Self::Refused { .. } => Ended::Nothing,
             Self::Vif { .. } | Self::Operation { .. } | Self::CallRefused { .. } => Ended::Nothing,
+            Self::Vector { cause, .. } => cause.ended(),
             Self::Corrupt(_) => Ended::Channel,
             other => other.code().ended(),
         }
@@ -216,8 +236,11 @@ impl Error {
             | Self::Refused { code, .. }
             | Self::DaemonGone { code, .. } => *code,
             Self::Operation { status } => code_of(*status),
+            Self::Vector { cause, .. } => cause.code(),
             Self::CallRefused { .. } => Code::CallRefused,
-            Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
+            Self::TooLarge { .. } | Self::BufferTooSmall { .. } | Self::VectorTooLong { .. } => {
+                Code::TooLarge
+            }
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
             Self::FrameLength { .. } | Self::UnknownHost { .. } | Self::Priority { .. } => {
                 Code::Invalid

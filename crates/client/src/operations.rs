@@ -2,6 +2,7 @@
 //! programs. What each operation does, and what it promises, is in `docs/operations.md`.
 
 mod outstanding;
+mod vector;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, Range};
@@ -329,24 +330,34 @@ impl Channel {
     ) -> Result<OperationId, Error> {
         self.check_open(connection)?;
         operation.check()?;
-        let payload = operation.payload();
-        let extent = match payload.length() {
+        let extent = match operation.payload().length() {
             None => {
                 self.operation_slot(timeout)?;
                 None
             }
             Some(length) => {
                 let length = self.check_length(length)?;
-                let extent = self.operation_room(length, timeout)?;
-                payload.write(self.end.transmit_bytes(&extent));
-                Some(extent)
+                Some(self.operation_room(length, timeout)?)
             }
         };
+        Ok(self.submit_operation(connection, operation, extent))
+    }
+
+    /// Gives the daemon an operation that there is room for, with `extent` for what it takes along.
+    fn submit_operation(
+        &mut self,
+        connection: ConnectionId,
+        operation: &Operation<'_>,
+        extent: Option<Extent>,
+    ) -> OperationId {
+        if let Some(extent) = &extent {
+            operation.payload().write(self.end.transmit_bytes(extent));
+        }
         let place = extent.as_ref().map(|extent| (extent.offset(), extent.length()));
         let token = self.start_operation(extent);
         let command = operation.command(connection.as_u64(), token, place);
         self.end.submit(&command).expect("room was made");
-        Ok(OperationId(token))
+        OperationId(token)
     }
 
     /// The next operation that is over, of those that nobody waits for.
@@ -418,7 +429,7 @@ impl Channel {
     fn operation_slot(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         self.wait_for(timeout, Awaited::Room, |channel| {
             channel.with_room(|channel| {
-                let has_room = channel.operations.outstanding.has_room();
+                let has_room = channel.operations.outstanding.has_room_for(1);
                 (has_room && channel.end.has_room()).then_some(())
             })
         })

@@ -213,6 +213,16 @@ impl Channel {
         &mut self,
         attempt: impl Fn(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, Error> {
+        self.with_room_for(1, attempt)
+    }
+
+    /// The same for so many commands.
+    #[inline]
+    pub(crate) fn with_room_for<T>(
+        &mut self,
+        commands: u32,
+        attempt: impl Fn(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
         if let Some(done) = attempt(self) {
             return Ok(Some(done));
         }
@@ -220,7 +230,7 @@ impl Channel {
         let done = attempt(self);
         if done.is_none() {
             self.wants_room = true;
-            self.ring_was_full = !self.end.has_room();
+            self.ring_room_wanted = if self.end.has_room_for(commands) { 0 } else { commands };
         }
         Ok(done)
     }
@@ -228,11 +238,11 @@ impl Channel {
     /// The daemon does not say when it takes a command out of the ring: has it, since there was no
     /// room? True if there is still none.
     pub(crate) fn is_ring_full(&mut self) -> bool {
-        if self.ring_was_full && self.end.has_room() {
-            (self.ring_was_full, self.wants_room) = (false, false);
+        if self.ring_room_wanted > 0 && self.end.has_room_for(self.ring_room_wanted) {
+            (self.ring_room_wanted, self.wants_room) = (0, false);
             self.has_room_again = true;
         }
-        self.ring_was_full
+        self.ring_room_wanted > 0
     }
 
     /// Waits until a command fits into the ring. The daemon empties it all the time.

@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use clearway_client::{Channel, Code, Ended, Error, Event, Sizes, Waiting};
+use clearway_client::{Channel, Code, Ended, Error, Event, Operation, RegionId, Sizes, Waiting};
 use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, address, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -250,6 +250,25 @@ fn a_full_ring_tells_when_there_is_room() {
     daemon.order(Order::Resume);
     assert!(matches!(channel.next_event(PATIENCE).unwrap(), Event::Writable));
     channel.send(connection, b"x").unwrap();
+}
+
+/// The same for who needs more room than there is, in a ring that is not full.
+#[test]
+fn a_ring_without_room_for_a_vector_tells_when_there_is() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    daemon.order(Order::Pause);
+    daemon.counters();
+    for _ in 1..channel.sizes().submission_entries {
+        channel.start_connect(address(LATE)).unwrap();
+    }
+    let add = Operation::FetchAdd { region: RegionId::from_u64(1), offset: 0, addend: 1 };
+    let vector = [(connection, add); 2];
+    assert!(matches!(channel.start_vector(&vector, NOW), Err(Error::WouldBlock)));
+    assert!(!channel.arm(), "nobody will ring");
+    channel.disarm();
+    daemon.order(Order::Resume);
+    assert!(matches!(channel.next_event(PATIENCE).unwrap(), Event::Writable));
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(crate) enum What {
         source: SocketAddr,
         /// The address and port that it is for.
         destination: SocketAddr,
+        /// The user of the app that it comes from, if it is of a connection.
+        user: Option<u32>,
     },
     /// A capture of yours wants to see it.
     Sighting {

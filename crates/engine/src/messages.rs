@@ -271,15 +271,22 @@ impl Messages {
         }
     }
 
-    /// Takes a datagram of an app that another engine of the host serves.
+    /// Takes a datagram of an app of this user that another engine of the host serves.
     pub(crate) fn receive_from_sibling(
         &mut self,
         common: &mut Common,
         now: Time,
-        source: SocketAddr,
-        destination: SocketAddr,
+        (source, destination): (SocketAddr, SocketAddr),
+        user: Option<u32>,
         payload: &[u8],
     ) {
+        // Before what it carries is looked at. A flow is there before anything comes by it.
+        if let Some(user) = user
+            && let Some(owner) = self.endpoint.owner_of(payload)
+            && let Some(connection) = common.channels.connection(owner)
+        {
+            connection.peer_user = Some(user);
+        }
         // This is the way that it was to come.
         let (arrival, ecn, app) = (Arrival::Queue, Ecn::NotCapable, &mut common.channels);
         self.endpoint.handle_datagram(now, source, destination, payload, arrival, ecn, app);

@@ -11,7 +11,7 @@ use clearway_channel::{
 use clearway_engine::{Allowance, Event, Request};
 use clearway_nic::fabric::Faults;
 use world::pair::{Pair, SHARED_BYTES, Words, at, pattern, pointer, restore, some, to_all};
-use world::{World, address};
+use world::{Place, SIZES, World, address};
 
 #[test]
 fn bytes_are_read_and_written_without_the_owner() {
@@ -190,6 +190,39 @@ fn who_may_do_what_the_grants_say() {
             let told = if expected[2] { 1 } else { 0 };
             assert_eq!(pair.owner.told.drain(..).count(), told);
         }
+    }
+}
+
+/// An app of a host is known by its user wherever it is served there, whichever side has connected,
+/// also by an engine that was made again. One of another host is not, though it says the same.
+#[test]
+fn a_user_is_known_at_all_engines_of_the_host() {
+    const ASKERS_PORT: u16 = 7001;
+    let place = |host, engine| Place { host, engine };
+    let owner = place(0, 0);
+    for (asker, is_known) in [(place(0, 1), true), (owner, true), (place(1, 0), false)] {
+        let world = World::at_switch(5, &[2, 1]);
+        let allowance = Allowance::of_connections(64);
+        let mut pair = Pair::between(world, [owner, asker], allowance, SIZES);
+        let grants = [7, 8].map(|user| Grant { to: Grantee::User(user), rights: Rights::READ });
+        let [(_, others), (_, own)] = grants.map(|grant| pair.share("", (0, 64), &[grant]));
+        let expected = if is_known { Status::Done } else { Status::NotAllowed };
+        // The first thing that is asked on a connection, and the first after a restore.
+        for restores in [false, true] {
+            if restores {
+                restore(&mut pair.world, owner);
+                pair.world.audit();
+            }
+            assert_eq!(pair.ask(Kind::Read, own, some(0, 8)).status, expected, "{asker:?}");
+            assert_eq!(pair.ask(Kind::Read, others, some(0, 8)).status, Status::NotAllowed);
+        }
+        // By a connection that the owner has opened.
+        pair.world.listen(&pair.asker, ASKERS_PORT).expect("free");
+        let before = pair.near;
+        pair.near = pair.world.connect(&mut pair.owner, &mut pair.asker, ASKERS_PORT).1;
+        assert_ne!(pair.near, before);
+        assert_eq!(pair.ask(Kind::Read, own, some(0, 8)).status, expected, "{asker:?}");
+        assert_eq!(pair.ask(Kind::Read, others, some(0, 8)).status, Status::NotAllowed);
     }
 }
 

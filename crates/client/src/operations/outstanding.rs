@@ -29,8 +29,8 @@ impl Outstanding {
         self.places.len() - self.free.len()
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.len() < OUTSTANDING_OPERATIONS_MAX as usize
+    pub(super) fn has_room_for(&self, operations: usize) -> bool {
+        self.len() + operations <= OUTSTANDING_OPERATIONS_MAX as usize
     }
 
     /// One more, for which there is room; its token.

@@ -108,6 +108,9 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) bearer: Bearer,
     pub(crate) stage: Stage,
+    /// The user of the app at its other end, if another engine of this host serves that: each of
+    /// its packets says so, so that it is not saved. If this engine serves it, its channel says it.
+    pub(crate) peer_user: Option<u32>,
     /// Another host has opened it.
     is_accepted: bool,
     /// Its app wants it to share a flow with others.
@@ -134,6 +137,7 @@ impl Connection {
             peer,
             bearer,
             stage: connecting.map_or(Stage::Open, Stage::Connecting),
+            peer_user: None,
             is_accepted: false,
             shares: false,
             submitted: 0,

@@ -102,9 +102,9 @@ impl<X: Component<Owner = ()>> Core<X> {
                 }
             }
             What::Transmit => return self.common.transmit_for_other(now, queue, bytes),
-            What::Datagram { source, destination } => {
-                let common = &mut self.common;
-                self.messages.receive_from_sibling(common, now, source, destination, bytes);
+            What::Datagram { source, destination, user } => {
+                let (common, between) = (&mut self.common, (source, destination));
+                self.messages.receive_from_sibling(common, now, between, user, bytes);
             }
             What::Sighting { capture, info } => {
                 let channels = &mut self.common.channels;

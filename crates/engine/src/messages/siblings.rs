@@ -73,12 +73,16 @@ impl Messages {
         destination: Destination,
     ) {
         let (scratch, channels) = (&mut self.scratch, &common.channels);
+        // The flow may end with this packet.
+        let owner = destination.flow.and_then(|flow| self.endpoint.owner(flow));
+        let user = owner.and_then(|owner| channels.peek(owner.channel)).map(|from| from.user);
         let length = self.endpoint.poll_transmit(now, destination, scratch, channels);
         if length == 0 {
             return;
         }
         let payload = &self.scratch[..length];
-        let what = What::Datagram { source: destination.from, destination: destination.to };
+        let (source, destined) = (destination.from, destination.to);
+        let what = What::Datagram { source, destination: destined, user };
         let engine = Endpoint::engine_of(payload).map(usize::from);
         match engine.or_else(|| self.listener_of(common, destination)) {
             Some(engine) if engine != common.lanes.index() => {

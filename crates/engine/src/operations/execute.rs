@@ -32,7 +32,7 @@ const _: () = assert!(BATCH_MAX == clearway_channel::BATCH_MAX);
 pub(super) struct Place<'a> {
     pub(super) regions: &'a Regions,
     pub(super) end: &'a DaemonEnd,
-    /// The asker's address, and its user if it is an app of this engine.
+    /// The asker's address, and its user if it is an app of this host.
     pub(super) asker: (IpAddr, Option<u32>),
     /// The owner has read what it was told.
     pub(super) may_notify: bool,

@@ -47,7 +47,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// What who has this address may do with it, and, if it is an app of this engine, this user.
+    /// What who has this address may do with it, and, if it is an app of this host, this user.
     fn rights(&self, address: IpAddr, user: Option<u32>) -> Rights {
         let grants = self.description.grants.iter().filter(|grant| grant.to.is(address, user));
         grants.fold(Rights::NONE, |rights, grant| rights | grant.rights)

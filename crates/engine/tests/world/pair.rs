@@ -7,7 +7,7 @@ use clearway_channel::{
 use clearway_engine::{Allowance, State};
 use clearway_nic::fabric::Faults;
 
-use super::{App, Operated, SIZES, World};
+use super::{App, Operated, Place, SIZES, World};
 
 pub const SHARED_BYTES: u32 = 1 << 20;
 pub const OWNERS: Sizes = Sizes { shared_bytes: SHARED_BYTES, ..SIZES };
@@ -54,9 +54,19 @@ impl Pair {
         Self::of(owner_host, world, Allowance::of_connections(64), sizes)
     }
 
-    fn of(owner_host: usize, mut world: World, allowance: Allowance, sizes: Sizes) -> Self {
-        let mut owner = world.attach_allowed(owner_host, 7, OWNERS, allowance);
-        let mut asker = world.attach_allowed(0, 8, sizes, allowance);
+    fn of(owner_host: usize, world: World, allowance: Allowance, sizes: Sizes) -> Self {
+        Self::between(world, [owner_host.into(), 0.into()], allowance, sizes)
+    }
+
+    /// The owner and the one that asks are at these engines.
+    pub fn between(
+        mut world: World,
+        [owner, asker]: [Place; 2],
+        allowance: Allowance,
+        sizes: Sizes,
+    ) -> Self {
+        let mut owner = world.attach_allowed(owner, 7, OWNERS, allowance);
+        let mut asker = world.attach_allowed(asker, 8, sizes, allowance);
         world.listen(&owner, PORT).expect("free");
         let (near, far) = world.connect(&mut asker, &mut owner, PORT);
         Self { world, owner, asker, near, far, token: 100 }
@@ -225,8 +235,8 @@ pub fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at * 7 + at / 256) as u8).collect()
 }
 
-/// Saves a host's engine, as bytes, and makes another that goes on with it.
-pub fn restore(world: &mut World, host: usize) {
+/// Saves an engine, as bytes, and makes another that goes on with it.
+pub fn restore(world: &mut World, at: impl Into<Place>) {
     let written = |state: State| State::from_bytes(&state.to_bytes()).expect("just written");
-    world.restore(host, written).expect("just saved");
+    world.restore(at, written).expect("just saved");
 }
