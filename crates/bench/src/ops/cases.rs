@@ -191,6 +191,8 @@ const READ_ASLEEP: Case = Case { name: "read_asleep", ..READ }.asleep();
 const ECHO_ASLEEP: Case = Case { name: "echo_asleep", ..ECHO }.asleep();
 const READS: Case = Case { name: "reads", ..READ }.many(MANY);
 const READ_OF_MANY: Case = Case::operation("read_of_many", Deed::ReadOfMany);
+const READ_OF_ONE: Case = Case { name: "read_of_one", ..READ };
+const READS_OF_ONE: Case = Case { name: "reads_of_one", ..READS };
 const READS_OF_MANY: Case = Case { name: "reads_of_many", ..READ_OF_MANY }.many(MANY);
 const READS_EMBEDDED: Case = Case { name: "reads_embedded", ..READS }.embedded();
 const INDIRECT: Case = Case::operation("indirect", Deed::Indirect);
@@ -248,16 +250,22 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "regions",
-        cases: &[READ_OF_MANY, READ, READS_OF_MANY, READS],
+        cases: &[READ_OF_MANY, READ_OF_ONE, READS_OF_MANY, READS_OF_ONE],
         rows: &[
             row(
                 "64 B read of 100,000 regions : of one",
                 Figure::Time,
                 READ_OF_MANY,
-                Some(READ),
+                Some(READ_OF_ONE),
                 1.2,
             ),
-            row("the same, 256 in flight", Figure::Rate, READS_OF_MANY, Some(READS), 1.0 / 1.2),
+            row(
+                "the same, 256 in flight",
+                Figure::Rate,
+                READS_OF_MANY,
+                Some(READS_OF_ONE),
+                1.0 / 1.2,
+            ),
         ],
     },
     Group {
