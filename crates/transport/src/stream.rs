@@ -56,36 +56,22 @@ impl Stream {
         sent: &mut Range<u64>,
         app: &impl App,
     ) -> usize {
-        let Some(range) = self.outgoing.next_range() else { return at };
+        let Some(mut range) = self.outgoing.next_range() else { return at };
         let cursor = self.outgoing.cursor(range.start);
         if self.outgoing.is_mixed() {
-            return self.emit_kind(now, bytes, at, range, cursor, sent, app);
+            match self.outgoing.cut_to_kind(now, bytes.len(), &mut range, cursor) {
+                Carried::Messages => {}
+                Carried::Operations => {
+                    return self.emit_pieces::<true>(bytes, at, range, cursor, sent, app);
+                }
+                Carried::Skips => return self.emit_skips(bytes, at, range, cursor, sent),
+            }
         }
         self.emit_pieces::<false>(bytes, at, range, cursor, sent, app)
     }
 
-    /// The same where what is to be sent may be of several kinds, of which a packet has one.
-    #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "those of the caller, and what it has found")]
-    fn emit_kind(
-        &mut self,
-        now: Time,
-        bytes: &mut [u8],
-        at: usize,
-        mut range: Range<u64>,
-        cursor: usize,
-        sent: &mut Range<u64>,
-        app: &impl App,
-    ) -> usize {
-        self.outgoing.drop_late(now, bytes.len());
-        match self.outgoing.cut_to_kind(&mut range, cursor) {
-            Carried::Messages => self.emit_pieces::<false>(bytes, at, range, cursor, sent, app),
-            Carried::Operations => self.emit_pieces::<true>(bytes, at, range, cursor, sent, app),
-            Carried::Skips => self.emit_skips(bytes, at, range, cursor, sent),
-        }
-    }
-
     /// Writes that the messages in `range` were dropped, whose first is at `cursor`.
+    #[cold]
     fn emit_skips(
         &mut self,
         bytes: &mut [u8],

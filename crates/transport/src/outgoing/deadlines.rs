@@ -95,6 +95,7 @@ impl Outgoing {
     }
 
     /// The engine's name for the next message that was dropped, and of which the peer knows that.
+    #[cold]
     pub(crate) fn take_dropped(&mut self) -> Option<u32> {
         while let Some(Timed { start, deadline, is_dropped }) = self.deadlines.front().copied() {
             let is_over = start < if is_dropped { self.acknowledged } else { self.next };

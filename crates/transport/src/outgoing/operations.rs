@@ -7,6 +7,8 @@
 
 use core::ops::Range;
 
+use clearway_base::Time;
+
 use super::{Message, Outgoing};
 use crate::app::{OPERATION_NAMES, Operation};
 
@@ -70,14 +72,34 @@ impl Outgoing {
         self.has_operations() | self.has_deadlines()
     }
 
-    /// What the first message of `range` is, which is cut to those of its kind that follow it.
+    /// What the first message of `range` is, which is cut to those of its kind that follow it; what
+    /// could be in the next packet, of so many bytes, and is late is dropped before.
     #[inline(never)]
-    pub(crate) fn cut_to_kind(&self, range: &mut Range<u64>, cursor: usize) -> Carried {
-        let Some(first) = self.messages.get(cursor) else { return Carried::Messages };
-        let kind = self.kind_of(first);
-        for index in cursor..cursor + RUN_MAX {
+    pub(crate) fn cut_to_kind(
+        &mut self,
+        now: Time,
+        room_bytes: usize,
+        range: &mut Range<u64>,
+        cursor: usize,
+    ) -> Carried {
+        if self.has_deadlines() {
+            self.drop_late(now, room_bytes);
+            return self.cut_to_run(range, cursor, |message| self.kind_of(message));
+        }
+        self.cut_to_run(range, cursor, Message::kind)
+    }
+
+    #[inline(always)]
+    fn cut_to_run(
+        &self,
+        range: &mut Range<u64>,
+        cursor: usize,
+        kind_of: impl Fn(&Message) -> Kind,
+    ) -> Carried {
+        let Some(kind) = self.messages.get(cursor).map(&kind_of) else { return Carried::Messages };
+        for index in cursor + 1..cursor + RUN_MAX {
             let Some(message) = self.messages.get(index) else { return kind.carried() };
-            if message.start >= range.end || self.kind_of(message) != kind {
+            if message.start >= range.end || kind_of(message) != kind {
                 range.end = range.end.min(message.start);
                 return kind.carried();
             }
@@ -89,11 +111,9 @@ impl Outgoing {
     }
 
     fn kind_of(&self, message: &Message) -> Kind {
-        match message.offset & CARRIED {
-            CARRIED => Kind::Answer,
-            OPERATION => Kind::Request,
-            _ if self.is_dropped(message) => Kind::Dropped,
-            _ => Kind::Message,
+        match message.kind() {
+            Kind::Message if self.is_dropped(message) => Kind::Dropped,
+            kind => kind,
         }
     }
 
@@ -118,6 +138,15 @@ impl Outgoing {
 }
 
 impl Message {
+    /// What it is, if it is sent at all.
+    const fn kind(&self) -> Kind {
+        match self.offset & CARRIED {
+            CARRIED => Kind::Answer,
+            OPERATION => Kind::Request,
+            _ => Kind::Message,
+        }
+    }
+
     pub(super) const fn is_operation(&self) -> bool {
         self.offset & OPERATION != 0
     }
@@ -153,7 +182,7 @@ mod tests {
         while let Some(mut range) = outgoing.next_range() {
             let start = range.start;
             let mut cursor = outgoing.cursor(start);
-            let carried = outgoing.cut_to_kind(&mut range, cursor);
+            let carried = outgoing.cut_to_kind(Time::ZERO, 1000, &mut range, cursor);
             let mut names = Vec::new();
             while let Some(piece) =
                 (!range.is_empty()).then(|| outgoing.piece(&range, &mut cursor, 30)).flatten()
