@@ -47,7 +47,7 @@ fn bad_sizes_name_the_field_and_its_range() {
 /// releases do not take one for the other.
 #[test]
 fn the_layout_of_a_version_never_changes() {
-    const RECORDED: [(u32, u64); 7] = [
+    const RECORDED: [(u32, u64); 8] = [
         (1, 0x9644_cc96_68d6_5243),
         (2, 0xf0e4_ff18_e5c6_fc86),
         (3, 0x022d_7df8_f472_7615),
@@ -55,6 +55,7 @@ fn the_layout_of_a_version_never_changes() {
         (5, 0x9fba_2dbb_5fb2_8056),
         (6, 0x7f94_1a4a_496c_6003),
         (7, 0x26c6_344e_c01e_d6da),
+        (8, 0x75d5_beca_164b_8d4f),
     ];
     for (version, hash) in RECORDED {
         assert_eq!(
