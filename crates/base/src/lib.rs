@@ -1,11 +1,12 @@
-//! Time, seeded random numbers, bounded containers, and how to wait: what every crate above needs
-//! and nothing more.
+//! Time, seeded random numbers, bounded containers, prefixes of addresses, and how to wait: what
+//! every crate above needs and nothing more.
 //!
 //! This crate performs no I/O and never asks the operating system for anything.
 
 #![forbid(unsafe_code)]
 
 mod counters;
+mod prefix;
 mod random;
 mod ranges;
 mod short_queue;
@@ -18,6 +19,7 @@ mod waiting;
 mod wheel;
 
 pub use counters::{Counter, Kind, Unit};
+pub use prefix::{BadPrefix, Prefix};
 pub use random::Random;
 pub use ranges::RangeSet;
 pub use short_queue::ShortQueue;

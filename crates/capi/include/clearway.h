@@ -1543,9 +1543,9 @@ int clearway_tcp_set(struct clearway_channel *channel,
                      uint32_t value);
 
 /**
- * Stores this end of a TCP connection and the peer; both places may be NULL. Of a connection that
- * was accepted at all addresses of the host, this end's host is "0.0.0.0". Returns 0 or a negative
- * error code.
+ * Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is the
+ * address that the peer has connected to, also where the app listens at all addresses. Returns 0
+ * or a negative error code.
  */
 int clearway_tcp_addresses(struct clearway_channel *channel,
                            uint64_t connection,

@@ -31,6 +31,7 @@ static struct echo {
     int has_closed;
 } echoes[CONNECTIONS];
 static int is_over;
+static uint16_t server_port;
 
 static struct echo *echo_of(uint64_t connection) {
     for (int i = 0; i < CONNECTIONS; i++)
@@ -71,11 +72,19 @@ static void serve(struct echo *echo) {
     close_echo(echo); /* the peer has closed its half, or the connection has ended */
 }
 
+/* It listens at all addresses, and the peer has connected to one of them. */
+static void check_local(uint64_t connection) {
+    clearway_address local;
+    CHECK(clearway_tcp_addresses(channel, connection, &local, NULL) == 0);
+    CHECK(local.port == server_port && strcmp(local.host, "0.0.0.0"));
+}
+
 static void take_event(const clearway_event *event) {
     struct echo *echo;
     switch (event->kind) {
     case CLEARWAY_EVENT_TCP_ACCEPTED:
         CHECK(event->connection != 0 && event->peer.port != 0);
+        check_local(event->connection);
         echo = echo_of(0);
         CHECK(echo);
         echo->connection = event->connection;
@@ -94,6 +103,7 @@ static void take_event(const clearway_event *event) {
 
 static void run_server(uint16_t port) {
     uint32_t listener;
+    server_port = port;
     clearway_address bound;
     CHECK(clearway_tcp_listen(channel, NULL, port, 0, &listener, &bound) == 0);
     CHECK(listener != 0 && bound.port == port);

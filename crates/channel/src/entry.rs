@@ -6,7 +6,7 @@
 //! [`Violation`], for the app damage. Neither happens between versions, see `layout/versions.rs`.
 //! Bits and words that an opcode does not name are not read.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -552,6 +552,11 @@ entries! {
             3 {
                 /// Its other end.
                 peer: SocketAddr
+            }
+            6 {
+                /// The address of this host that the peer has connected to, one of IPv4 as
+                /// `::ffff:a.b.c.d` (RFC 4291, section 2.5.5.2).
+                local: Ipv6Addr
             }
         }
         /// A TCP connection that the app asked for is open.

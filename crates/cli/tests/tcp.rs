@@ -33,6 +33,7 @@ fn an_app_serves_the_kernel(driver: &str) {
         let kernel = world.connect(SocketAddr::new(address, PORT)).expect("connected");
         let (app, peer) = listener.accept().expect("accepted");
         assert_eq!(peer, kernel.local_addr().expect("an address"));
+        assert_eq!(app.local_addr(), kernel.peer_addr().expect("an address"));
         exchange(&kernel, app, BULK_BYTES, round);
     }
     // The kernel's own TCP goes on beside it.

@@ -85,6 +85,7 @@ fn tasks_read_and_write_at_once() {
         let echoing = runtime.spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("accepted");
+                assert_eq!(stream.local_addr(), (IPV4[1], port).into());
                 tokio::spawn(async move {
                     let (mut reader, mut writer) = split(stream);
                     tokio::io::copy(&mut reader, &mut writer).await.expect("echoed");

@@ -416,8 +416,9 @@ impl Channel {
     /// Takes what else is told of TCP.
     pub(crate) fn tcp_told(&mut self, completion: Completion) {
         match completion {
-            Completion::TcpAccepted { connection, port, peer } => {
-                self.tcp_accepted(TcpPortId(port), TcpId(connection), peer);
+            Completion::TcpAccepted { connection, port, peer, local } => {
+                let local = local.to_canonical();
+                self.tcp_accepted(TcpPortId(port), TcpId(connection), local, peer);
             }
             Completion::TcpConnected { token, connection, local } => {
                 self.tcp_connected(Token::from_u64(token), TcpId(connection), local);

@@ -32,6 +32,7 @@ fn connect(world: &mut World, peers: &mut [Peer; 2], to: SocketAddr) {
     peers[1].listen();
     peers[0].connect(to);
     run(world, peers, |peers| peers.iter().all(|peer| peer.id != 0));
+    assert_eq!(peers[1].local, Some(to.ip()));
 }
 
 /// Each sends so many bytes, both at once, and then closes its half.

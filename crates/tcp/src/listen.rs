@@ -8,7 +8,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeSet, VecDeque};
 
-use clearway_base::{SlotId, Time};
+use clearway_base::{Prefix, SlotId, Time};
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
@@ -28,6 +28,8 @@ pub(crate) struct ListenSocket {
     pub(crate) port: u16,
     pub(crate) mtu: u16,
     pub(crate) settings: Settings,
+    /// Whose connections it takes; everybody's if there are none.
+    pub(crate) peers: Vec<Prefix>,
     /// Connections that are open and not accepted, at most; and that many half-open.
     pub(crate) backlog: u32,
     pub(crate) accepted: VecDeque<SlotId>,
@@ -79,6 +81,7 @@ impl ListenSocket {
             port,
             mtu,
             settings,
+            peers: Vec::new(),
             backlog: backlog.max(1),
             accepted: VecDeque::new(),
             half_open: BTreeSet::new(),
@@ -88,6 +91,11 @@ impl ListenSocket {
     /// Where it is.
     pub(crate) fn place(&self) -> Place {
         (self.address.map(bits), self.port)
+    }
+
+    /// True if a peer at this address may connect.
+    pub(crate) fn takes(&self, peer: IpAddr) -> bool {
+        self.peers.is_empty() || self.peers.iter().any(|prefix| prefix.contains(peer))
     }
 
     /// True if no more can wait to be accepted.

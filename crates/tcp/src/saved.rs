@@ -14,7 +14,7 @@ use core::net::{IpAddr, SocketAddr};
 
 pub use clearway_base::state::Invalid;
 pub(crate) use clearway_base::state::ensure;
-use clearway_base::{SlotId, SlotState, Time};
+use clearway_base::{Prefix, SlotId, SlotState, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{IpFields, Settings};
@@ -23,7 +23,7 @@ use crate::extent::Extent;
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 7;
+pub const SAVED_VERSION: u32 = 8;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub struct SavedListener {
     pub mtu: u16,
     /// Of what it accepts.
     pub settings: Settings,
+    /// Whose connections it takes; everybody's if there are none.
+    pub peers: Vec<Prefix>,
     /// How many may wait.
     pub backlog: u32,
     /// Those that wait, the first one first.

@@ -31,7 +31,7 @@ impl TcpStream {
         Ok(Self { shared: Arc::clone(shared), id, local, peer })
     }
 
-    /// This end; its address is `0.0.0.0` if it was accepted at all addresses of the host.
+    /// This end, which is never "all addresses".
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local

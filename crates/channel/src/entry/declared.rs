@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Places: `flags` (8 bits) and `stream` (16 bits) of word 0; a number, which is the first word
-//! behind it that the fields take, `u64` a word, two `u32` a word, an address three; `list`, which
-//! is flags and all words. `check` bounds what was read, given the fields and the pool's bytes.
+//! behind it that the fields take, `u64` a word, two `u32` a word, a socket's address three, an IP
+//! address two; `list`, which is flags and all words. `check` bounds what was read, given the fields and the pool's bytes.
 //!
 //! `encode` stores each word once; `decode` loads each word once, bounds it, and returns a copy.
 
@@ -317,20 +317,34 @@ impl Words for (SocketAddr,) {
         };
         let word = u64::from(self.0.port()) | u64::from(family) << 16 | u64::from(scope) << 32;
         entry[at].store(word, Relaxed);
-        entry[at + 1].store(octets as u64, Relaxed);
-        entry[at + 2].store((octets >> 64) as u64, Relaxed);
+        (Ipv6Addr::from_bits(octets),).store(entry, at + 1);
     }
 
     fn load(entry: &Entry, at: usize) -> Result<Self, Violation> {
         let word = entry[at].load(Relaxed);
         let (port, family, scope) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
-        let octets =
-            u128::from(entry[at + 1].load(Relaxed)) | u128::from(entry[at + 2].load(Relaxed)) << 64;
+        let (ip,): (Ipv6Addr,) = Words::load(entry, at + 1)?;
         match family {
-            4 => Ok((SocketAddrV4::new(Ipv4Addr::from_bits(octets as u32), port).into(),)),
-            6 => Ok((SocketAddrV6::new(Ipv6Addr::from_bits(octets), port, 0, scope).into(),)),
+            4 => Ok((SocketAddrV4::new(Ipv4Addr::from_bits(ip.to_bits() as u32), port).into(),)),
+            6 => Ok((SocketAddrV6::new(ip, port, 0, scope).into(),)),
             _ => Err(Violation::AddressFamily(family)),
         }
+    }
+}
+
+/// The octets, the lowest first.
+impl Words for (Ipv6Addr,) {
+    const COUNT: usize = 2;
+
+    fn store(self, entry: &Entry, at: usize) {
+        let octets = self.0.to_bits();
+        entry[at].store(octets as u64, Relaxed);
+        entry[at + 1].store((octets >> 64) as u64, Relaxed);
+    }
+
+    fn load(entry: &Entry, at: usize) -> Result<Self, Violation> {
+        let (low, high) = (entry[at].load(Relaxed), entry[at + 1].load(Relaxed));
+        Ok((Ipv6Addr::from_bits(u128::from(low) | u128::from(high) << 64),))
     }
 }
 

@@ -206,8 +206,9 @@ fn operation_completion() -> impl Strategy<Value = Completion> {
 fn tcp_completion() -> impl Strategy<Value = Completion> {
     let extent = (0..POOL_BYTES / 2, 0..=MESSAGE_BYTES_MAX);
     prop_oneof![
-        (any::<(u32, u64)>(), address()).prop_map(|((port, connection), peer)| {
-            Completion::TcpAccepted { connection, port, peer }
+        (any::<(u32, u64, u128)>(), address()).prop_map(|((port, connection, local), peer)| {
+            let local = Ipv6Addr::from_bits(local);
+            Completion::TcpAccepted { connection, port, peer, local }
         }),
         (any::<(u64, u64)>(), address()).prop_map(|((token, connection), local)| {
             Completion::TcpConnected { token, connection, local }

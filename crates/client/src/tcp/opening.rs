@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
@@ -205,10 +205,17 @@ impl Channel {
         attempt.outcome
     }
 
-    pub(super) fn tcp_accepted(&mut self, port: TcpPortId, id: TcpId, peer: SocketAddr) {
-        let Some(local) = self.tcp.ports.get(&port).map(|port| port.address) else {
+    pub(super) fn tcp_accepted(
+        &mut self,
+        port: TcpPortId,
+        id: TcpId,
+        local: IpAddr,
+        peer: SocketAddr,
+    ) {
+        let Some(number) = self.tcp.ports.get(&port).map(|port| port.address.port()) else {
             return self.tcp_refuse(id);
         };
+        let local = SocketAddr::new(local, number);
         let connection = Connection::new(local, peer, port, self.tcp_send_buffer_bytes());
         self.tcp.connections.insert(id.0, connection);
         self.tcp.accepted.push_back((port, id));

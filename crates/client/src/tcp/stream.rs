@@ -129,7 +129,7 @@ impl TcpStream {
         self.id
     }
 
-    /// This end.
+    /// This end, which is never "all addresses".
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local

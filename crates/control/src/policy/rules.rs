@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use clearway_base::Prefix;
 use clearway_engine::REGIONS_MAX;
 
 use super::Peer;
@@ -162,19 +163,7 @@ impl Network {
     /// True if `address` is reached without a gateway.
     #[must_use]
     pub fn on_link(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let shift = 32 - u32::from(self.prefix_bits.min(32));
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.checked_shr(shift).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let shift = 128 - u32::from(self.prefix_bits.min(128));
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.checked_shr(shift).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+        Prefix::new(self.address, self.prefix_bits).contains(address)
     }
 }
 

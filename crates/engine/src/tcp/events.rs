@@ -1,8 +1,10 @@
 //! What apps are told: connections that have come, bytes, sends that are finished, ends.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use clearway_base::{SlotId, Time};
 use clearway_channel::{Code, Completion};
-use clearway_tcp::{End, Event, Listener, Readiness, Stack};
+use clearway_tcp::{End, Event, Info, Listener, Readiness, Stack};
 
 use super::Tcp;
 use super::books::{self, Book};
@@ -34,8 +36,8 @@ impl Tcp {
     fn accept(&mut self, channels: &mut Channels, now: Time, listener: Listener) {
         while let Some(key) = self.stack.accept(listener) {
             let found = self.ports.of_listener(listener);
-            let peer = self.stack.info(key).map(|info| info.remote);
-            let (Some((channel, port)), Some(peer)) = (found, peer) else {
+            let info = self.stack.info(key);
+            let (Some((channel, port)), Some(Info { local, remote, .. })) = (found, info) else {
                 self.drop_connection(channels, now, key, None);
                 continue;
             };
@@ -49,7 +51,12 @@ impl Tcp {
                 continue;
             };
             self.books.open(key, channel, port, None);
-            app.tell(Completion::TcpAccepted { connection: books::id(key), port, peer });
+            app.tell(Completion::TcpAccepted {
+                connection: books::id(key),
+                port,
+                peer: remote,
+                local: as_ipv6(local.ip()),
+            });
         }
     }
 
@@ -142,6 +149,14 @@ impl Tcp {
             Some(token) => Completion::TcpConnectFailed { token, code },
             None => Completion::TcpClosed { connection: books::id(key), code, sent },
         });
+    }
+}
+
+/// As completions have an address alone.
+fn as_ipv6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
     }
 }
 

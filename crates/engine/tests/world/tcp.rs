@@ -1,7 +1,7 @@
 //! An app with a TCP port, and what it has of one connection.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_channel::{Code, Command, Completion, Extent, ReceivedBytes, Sizes};
 use clearway_engine::{Request, TcpPortSpec, VifSpec};
@@ -15,6 +15,8 @@ pub struct Peer {
     /// The number of its port.
     pub port: u32,
     pub id: u64,
+    /// This end's address, of a connection that was accepted.
+    pub local: Option<IpAddr>,
     /// Sent and not finished.
     pub sent: VecDeque<Extent>,
     pub finished: u32,
@@ -32,6 +34,7 @@ impl Peer {
             app,
             port,
             id: 0,
+            local: None,
             sent: VecDeque::new(),
             finished: 0,
             received: Vec::new(),
@@ -94,9 +97,10 @@ impl Peer {
         self.app.end.flush_releases();
         while let Some(told) = self.app.tcp.pop_front() {
             match told {
-                Completion::TcpAccepted { connection, port, .. } => {
+                Completion::TcpAccepted { connection, port, local, .. } => {
                     assert_eq!((port, self.id), (self.port, 0), "one connection, at its port");
                     self.id = connection;
+                    self.local = Some(local.to_canonical());
                 }
                 Completion::TcpConnected { connection, .. } => self.id = connection,
                 Completion::TcpConnectFailed { code, .. } => self.end = Some(code),

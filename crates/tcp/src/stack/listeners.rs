@@ -112,8 +112,8 @@ impl Listeners {
         Some(socket)
     }
 
-    /// The listener for a connection: of those at the place that says most of the address, always
-    /// the same one, as long as no other comes or goes.
+    /// The listener for a connection: of those that take its peer, at the place that says most of
+    /// the address; always the same one, as long as no other comes or goes.
     pub(super) fn for_connection(
         &self,
         to: SocketAddr,
@@ -125,8 +125,7 @@ impl Listeners {
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let places = [Some(bits(to.ip())), Some(bits(every)), None];
-        let group = places.into_iter().find_map(|place| self.places.get(&(place, to.port())));
-        choose(&group?.listeners, tuple, hashing)
+        places.into_iter().find_map(|place| self.choose(&(place, to.port()), tuple, hashing))
     }
 
     /// The listener that has what a connection was to one that has ended.
@@ -136,8 +135,23 @@ impl Listeners {
         tuple: &Tuple,
         hashing: &Hashing,
     ) -> Option<SlotId> {
-        let heir = choose(self.at(&gone.place()), tuple, hashing)?;
+        let heir = self.choose(&gone.place(), tuple, hashing)?;
         self.sockets.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
+    }
+
+    /// Of those at a place, the one that a hash of the connection says, or the next behind it that
+    /// takes its peer.
+    fn choose(&self, place: &Place, tuple: &Tuple, hashing: &Hashing) -> Option<SlotId> {
+        let peer = tuple.ends().1.ip();
+        let takes = |key: &&SlotId| self.sockets.get(**key).is_some_and(|it| it.takes(peer));
+        match self.at(place) {
+            alone @ ([] | [_]) => alone.iter().find(takes).copied(),
+            group => {
+                let share = u128::from(hashing.hash_one(tuple)) * group.len() as u128;
+                let (before, behind) = group.split_at((share >> 64) as usize);
+                behind.iter().chain(before).find(takes).copied()
+            }
+        }
     }
 
     /// Until when a cookie may come back to a listener.
@@ -182,12 +196,4 @@ impl Listeners {
     pub(super) fn poll_acceptable(&mut self) -> Option<Listener> {
         self.acceptable.pop_front()
     }
-}
-
-fn choose(group: &[SlotId], tuple: &Tuple, hashing: &Hashing) -> Option<SlotId> {
-    if group.len() < 2 {
-        return group.first().copied();
-    }
-    let share = u128::from(hashing.hash_one(tuple)) * group.len() as u128;
-    group.get((share >> 64) as usize).copied()
 }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use clearway_base::{SlotId, Time};
+use clearway_base::{Prefix, SlotId, Time};
 
 use super::{Error, Listener, Stack};
 use crate::config::Settings;
@@ -75,6 +75,15 @@ impl Stack {
     pub fn set_listener(&mut self, listener: Listener, backlog: u32, settings: Settings) {
         if let Some(socket) = self.listeners.get_mut(listener.0) {
             (socket.backlog, socket.settings) = (backlog.max(1), settings);
+        }
+    }
+
+    /// From now on only peers of these prefixes may connect to a listener, or all if there are none:
+    /// to others it is as if it were not there, and costs no memory and no cookie. All are looked
+    /// at for each SYN. What has begun before goes on.
+    pub fn set_listener_peers(&mut self, listener: Listener, peers: Vec<Prefix>) {
+        if let Some(socket) = self.listeners.get_mut(listener.0) {
+            socket.peers = peers;
         }
     }
 

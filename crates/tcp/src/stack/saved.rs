@@ -123,6 +123,7 @@ impl ListenSocket {
             port: self.port,
             mtu: self.mtu,
             settings: self.settings,
+            peers: self.peers.clone(),
             backlog: self.backlog,
             accepted: self.accepted.iter().copied().collect(),
             cookies_until,
@@ -130,8 +131,9 @@ impl ListenSocket {
     }
 
     pub(super) fn restore(saved: SavedListener) -> Self {
-        let SavedListener { address, port, mtu, settings, backlog, accepted, .. } = saved;
-        Self { accepted: accepted.into(), ..Self::new(address, port, backlog, mtu, settings) }
+        let SavedListener { address, port, mtu, settings, peers, backlog, accepted, .. } = saved;
+        let socket = Self::new(address, port, backlog, mtu, settings);
+        Self { peers, accepted: accepted.into(), ..socket }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Listeners that share a port.
+//! Listeners that share a port, and those that take connections of some peers only.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use clearway_base::{SECOND, Time};
+use clearway_base::{Prefix, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::tcp::{Flags, Options, Repr};
 
@@ -48,6 +48,24 @@ fn begin(host: &mut Host, from: u16) -> u32 {
 fn finish(host: &mut Host, from: u16, number: u32) {
     let ack = arrival(host, from, Flags::ACK, (1, number));
     host.stack.handle_segment(NOW, &ack, &mut host.store);
+}
+
+/// A SYN of a peer at this address is answered in this way, and never changes what is kept.
+fn ask(host: &mut Host, at: SocketAddr, peer: &str) -> Flags {
+    let syn = arrival(host, 1000, Flags::SYN, (0, 0));
+    let from = SocketAddr::new(peer.parse().expect("an address"), 1000);
+    host.stack.handle_segment(NOW, &Arrival { from, to: at, ..syn }, &mut host.store);
+    let flags = host.stack.poll_transmit(NOW, 1).expect("an answer").repr.flags;
+    if flags.contains(Flags::SYN) {
+        let reset = arrival(host, 1000, Flags::RST, (1, 0));
+        host.stack.handle_segment(NOW, &Arrival { from, to: at, ..reset }, &mut host.store);
+    }
+    assert_eq!(host.stack.waiting().0, 0, "nobody is half-open");
+    flags
+}
+
+fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+    texts.iter().map(|text| text.parse().expect("a prefix")).collect()
 }
 
 /// Who has accepted which ports.
@@ -145,4 +163,74 @@ fn what_another_has_no_room_for_is_reset() {
     assert_eq!(host.stack.acceptable(listeners[0]), at_first + room);
     let resets = core::iter::from_fn(|| host.stack.poll_transmit(NOW, 1)).count();
     assert_eq!(resets, 400 - at_first - room);
+}
+
+const ANSWER: Flags = Flags::SYN.union(Flags::ACK);
+const REFUSAL: Flags = Flags::RST.union(Flags::ACK);
+
+/// To all others it is as if nobody listened: they cost neither memory nor a cookie.
+#[test]
+fn a_listener_takes_peers_of_some_prefixes_only() {
+    for cookies in [Cookies::UnderFlood, Cookies::Always] {
+        let (mut host, listeners) = host(1);
+        host.stack.set_config(Config { cookies, ..Config::default() });
+        host.stack.set_listener_peers(listeners[0], prefixes(&["10.0.0.0/30", "fd00::/64"]));
+        let v4 = host.address;
+        let v6: SocketAddr = "[fd00::1]:80".parse().expect("an address");
+        for restored in [false, true] {
+            if restored {
+                let config = Config { cookies, ..Config::default() };
+                host.stack = Stack::restore(host.stack.save(), config, 1500, NOW).expect("sound");
+            }
+            let cookies_before = host.stack.counters().cookies_sent;
+            assert_eq!(ask(&mut host, v4, "10.0.0.4"), REFUSAL);
+            assert_eq!(ask(&mut host, v6, "fd00:0:0:1::2"), REFUSAL);
+            assert_eq!(host.stack.counters().cookies_sent, cookies_before);
+            assert_eq!(ask(&mut host, v4, "10.0.0.2"), ANSWER);
+            assert_eq!(ask(&mut host, v6, "fd00::2"), ANSWER);
+        }
+        host.stack.set_listener_peers(listeners[0], Vec::new());
+        assert_eq!(ask(&mut host, v4, "10.0.0.4"), ANSWER, "everybody again");
+    }
+}
+
+/// One of all addresses has those whom the one of this address does not take.
+#[test]
+fn whom_one_does_not_take_another_may() {
+    let (mut host, listeners) = host(1);
+    let settings = Settings::default();
+    let at = host.address;
+    let narrow = host.stack.listen(Some(at.ip()), 80, 1000, 1500, settings).expect("free");
+    host.stack.set_listener_peers(narrow, prefixes(&["10.0.0.2"]));
+    host.stack.set_listener_peers(listeners[0], prefixes(&["10.0.0.0/24"]));
+    let both = [narrow, listeners[0]];
+    for (peer, listener) in [(2, narrow), (3, listeners[0])] {
+        let from = SocketAddr::from(([10, 0, 0, peer], 1000));
+        let syn = Arrival { from, ..arrival(&host, 1000, Flags::SYN, (0, 0)) };
+        host.stack.handle_segment(NOW, &syn, &mut host.store);
+        let answer = host.stack.poll_transmit(NOW, 1).expect("an answer").repr.sequence;
+        let ack = arrival(&host, 1000, Flags::ACK, (1, answer.wrapping_add(1)));
+        host.stack.handle_segment(NOW, &Arrival { from, ..ack }, &mut host.store);
+        assert_eq!(accept(&mut host, &both).into_values().collect::<Vec<_>>(), [listener]);
+    }
+    assert_eq!(ask(&mut host, at, "10.0.1.2"), REFUSAL);
+}
+
+/// Those who share a port may take different peers; each peer comes to one that takes it, and stays
+/// with such ones when another ends.
+#[test]
+fn who_shares_a_port_need_not_take_the_same_peers() {
+    let (mut host, listeners) = host(3);
+    host.stack.set_listener_peers(listeners[0], prefixes(&["10.9.0.0/16"]));
+    let numbers: Vec<_> = (1000..1200).map(|port| (port, begin(&mut host, port))).collect();
+    host.stack.unlisten(NOW, listeners[2], &mut host.store);
+    for (port, number) in numbers {
+        finish(&mut host, port, number);
+    }
+    let had = accept(&mut host, &listeners);
+    assert_eq!(had.len(), 200, "nobody is reset");
+    assert!(had.values().all(|it| *it == listeners[1]));
+    host.stack.unlisten(NOW, listeners[1], &mut host.store);
+    let at = host.address;
+    assert_eq!(ask(&mut host, at, "10.0.0.2"), REFUSAL);
 }
