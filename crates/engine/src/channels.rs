@@ -318,6 +318,10 @@ impl App for Channels {
         }
     }
 
+    fn hears_of_skipped(&self, owner: Owner) -> bool {
+        self.peek(owner.channel).is_none_or(|channel| !channel.has_too_much_pending())
+    }
+
     fn skipped(&mut self, owner: Owner, messages: u32) {
         if let Some(channel) = self.channel(owner.channel) {
             channel.tell_skipped(owner.connection, messages);

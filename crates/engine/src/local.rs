@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use clearway_base::Time;
 use clearway_channel::{Code, Completion};
-use clearway_transport::{MESSAGE_OVERHEAD, Owner};
+use clearway_transport::{App, MESSAGE_OVERHEAD, Owner};
 
 use crate::channels::{Bearer, Channels, Held, Local, Stage, to_channel};
 
@@ -206,7 +206,9 @@ impl Channels {
         let Some(sender) = self.local(receiver).map(|local| local.peer) else { return Tried::Done };
         let next = self.local(sender).and_then(|local| local.waiting.front().copied());
         let Some(message) = next else { return Tried::Done };
-        if let Some(late) = message.deadline.filter(|deadline| deadline.at < now) {
+        if let Some(late) = message.deadline.filter(|deadline| deadline.at < now)
+            && self.hears_of_skipped(receiver)
+        {
             self.drop_local(sender, receiver, late.number);
             return self.go_on(sender);
         }

@@ -200,6 +200,12 @@ pub trait App {
     /// in its [`Deadline`]. It is among those that have "arrived".
     fn dropped(&mut self, _owner: Owner, _number: u32) {}
 
+    /// False if the app does not read what it is told: a peer that drops message after message is
+    /// to wait then, since each costs it nothing.
+    fn hears_of_skipped(&self, _owner: Owner) -> bool {
+        true
+    }
+
     /// The peer has dropped the next `messages` messages of this connection.
     fn skipped(&mut self, _owner: Owner, _messages: u32) {}
 

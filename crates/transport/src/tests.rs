@@ -48,6 +48,8 @@ pub(crate) struct TestApp {
     /// Messages that were dropped.
     dropped: Vec<(Owner, u32)>,
     refuses: bool,
+    /// It does not read what it is told.
+    is_deaf: bool,
     /// Nobody has checked whose memory flows name.
     forgives: bool,
     /// What those who connect may use.
@@ -81,6 +83,7 @@ impl TestApp {
             sent: 0,
             dropped: Vec::new(),
             refuses: false,
+            is_deaf: false,
             forgives: false,
             window: WINDOW,
             accepted: Vec::new(),
@@ -178,6 +181,10 @@ impl App for TestApp {
 
     fn dropped(&mut self, owner: Owner, number: u32) {
         self.dropped.push((owner, number));
+    }
+
+    fn hears_of_skipped(&self, _: Owner) -> bool {
+        !self.is_deaf
     }
 
     fn skipped(&mut self, owner: Owner, messages: u32) {

@@ -77,6 +77,9 @@ impl Incoming {
         if !is_possible {
             return Err(Refused::Violation);
         }
+        if !app.hears_of_skipped(owner) {
+            return Err(Refused::NoBuffer);
+        }
         let is_due = sequence == self.next;
         let is_told = is_due || self.note_skipped(sequence)?;
         // It was sent and released at once, and the limit rises by as much.

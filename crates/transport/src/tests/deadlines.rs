@@ -193,3 +193,27 @@ fn a_peer_may_not_skip_what_it_has_sent() {
     let owner = world.owner_at(1, world.flow(0).into());
     assert_eq!(world.told(owner), [false; 6], "each once");
 }
+
+/// An app that does not read what it is told hears of no more, however many are dropped; and of
+/// each once it does.
+#[test]
+fn who_does_not_read_is_not_flooded() {
+    let mut world = Streams::new(1, Faults::default());
+    let stream = world.open(0);
+    world.run_until(|world| world.network.hosts[1].app.streams.len() == 1);
+    world.network.hosts[1].app.is_deaf = true;
+    for number in 0..100 {
+        world.send_within(stream, 0, 1000, number, 0);
+        world.go_on();
+    }
+    let end = world.network.now + 50 * MILLISECOND;
+    world.run_until(|world| world.network.now > end);
+    let owner = world.owner_at(1, stream);
+    let (told, came) = (world.told(owner), world.count(1, stream));
+    assert_eq!(told.len(), came, "nothing but what left in time");
+    world.network.hosts[1].app.is_deaf = false;
+    world.run_until(|world| {
+        world.network.hosts[0].app.dropped.len() + world.count(1, stream) == 100
+    });
+    assert_eq!(world.told(owner).len(), 100, "each");
+}
