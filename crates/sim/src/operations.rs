@@ -100,7 +100,7 @@ impl OperationBooks {
         let drawn = Random::new(options.seed.rotate_left(16)).chance(1, SEEDS_PERIOD);
         Self {
             is_on: options.operations.unwrap_or(drawn) && !options.tcp,
-            has_vaults: Random::new(options.seed.rotate_left(24)).chance(1, VAULTS_PERIOD),
+            has_vaults: Random::new(options.seed.rotate_left(25)).chance(1, VAULTS_PERIOD),
             hosts: Vec::new(),
             estates: BTreeMap::new(),
             said: BTreeMap::new(),
