@@ -34,7 +34,7 @@ use crate::control::USER_MIN;
 use crate::host::is_readable;
 use crate::ledger::{End, Ledger};
 use crate::network::Versions;
-use crate::operations::{Layout, OperationBooks};
+use crate::operations::{Layout, OperationBooks, Who};
 use crate::streams::StreamBooks;
 use crate::trace::Trace;
 
@@ -105,6 +105,11 @@ impl Character {
             Role::StreamClient { connections } => 19 + connections as u32,
         };
         USER_MIN + 2 * role + u32::from(self.is_large)
+    }
+
+    /// Who it is to those who grant rights.
+    pub(crate) fn who(&self) -> Who {
+        Who { host: self.host, user: self.user() }
     }
 
     /// The largest message that it sends, which its peers can take, too.
@@ -213,7 +218,7 @@ impl App {
         Self {
             id,
             streams: speaks_tcp.then(|| Streams::new(id, seed)),
-            operations: character.shares.then(|| Operations::new(id, character.host, seed)),
+            operations: character.shares.then(|| Operations::new(id, character.who(), seed)),
             character,
             channel,
             alarm: Alarm::default(),

@@ -163,6 +163,8 @@ pub(crate) enum Fault {
     Route,
     /// An app that has been away listens again, or has its interface again.
     Listen { app: u32 },
+    /// An app begins to ask for what is in a vault, with or without a right.
+    Forge,
     /// An app that lies is removed.
     Banish { app: u32 },
     /// An engine is saved, dropped, and made again.

@@ -10,12 +10,15 @@
 //! | `layout` | what an app shares, and where |
 //! | `estate` | what one app shares, as it should be |
 //! | `question` | what is asked of it, and what may be answered |
+//! | `vault`, `prying` | what only some may do something with, and what is asked of that |
 //! | `words`, `records` | checkers of histories |
 
 mod estate;
 mod layout;
+mod prying;
 mod question;
 mod records;
+mod vault;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,9 +30,12 @@ use crate::options::Options;
 pub(crate) use estate::Estate;
 pub(crate) use layout::{Layout, Region};
 pub(crate) use question::{Answer, Question, Words};
+pub(crate) use vault::{Neighbourhood, Who};
 
 /// One of so many seeds has operations.
 const SEEDS_PERIOD: u64 = 3;
+/// One of so many of these has vaults.
+const VAULTS_PERIOD: u64 = 2;
 
 clearway_base::tally! {
     /// What the apps have seen of operations.
@@ -50,6 +56,12 @@ clearway_base::tally! {
         operations_notified,
         /// Leases revoked.
         leases_revoked,
+        /// Vaults that were asked by who may.
+        vaults_opened,
+        /// Vaults that were asked by who may not, and was refused.
+        vaults_refused,
+        /// Requests for what is in vaults, made up by liars.
+        requests_forged,
         /// Adds that were there when a message came that had been sent after them.
         operations_before_messages,
     }
@@ -73,6 +85,10 @@ struct Said {
 pub(crate) struct OperationBooks {
     /// Apps share and ask.
     pub(crate) is_on: bool,
+    /// They have vaults.
+    pub(crate) has_vaults: bool,
+    /// What is known of each host.
+    hosts: Vec<Neighbourhood>,
     estates: BTreeMap<u32, Estate>,
     /// By connection and side.
     said: BTreeMap<(u64, usize), Said>,
@@ -84,10 +100,17 @@ impl OperationBooks {
         let drawn = Random::new(options.seed.rotate_left(16)).chance(1, SEEDS_PERIOD);
         Self {
             is_on: options.operations.unwrap_or(drawn) && !options.tcp,
+            has_vaults: Random::new(options.seed.rotate_left(25)).chance(1, VAULTS_PERIOD),
+            hosts: Vec::new(),
             estates: BTreeMap::new(),
             said: BTreeMap::new(),
             counts: Counts::default(),
         }
+    }
+
+    /// There is another host, of the next number.
+    pub(crate) fn know(&mut self, host: Neighbourhood) {
+        self.hosts.push(host);
     }
 
     /// An app begins to share.
@@ -98,7 +121,8 @@ impl OperationBooks {
         shared: &Shared,
         now: Time,
     ) {
-        let mut estate = Estate::new(app, host, is_large);
+        let hosts = if self.has_vaults { &self.hosts[..] } else { &[] };
+        let mut estate = Estate::new(app, host, is_large, hosts);
         estate.furnish(shared, now);
         self.estates.insert(app, estate);
     }
@@ -107,14 +131,31 @@ impl OperationBooks {
         self.estates.get_mut(&app)
     }
 
-    /// What the app shares, and what it has asked of others, is nothing to go by any more.
-    pub(crate) fn taint(&mut self, app: u32) {
-        self.estates.get_mut(&app).into_iter().for_each(Estate::taint);
+    /// What the app shares is nothing to go by any more: it lies, or this liar may change it.
+    pub(crate) fn taint(&mut self, app: u32, liar: Option<Who>) {
+        self.estates.get_mut(&app).into_iter().for_each(|estate| estate.taint(liar));
+    }
+
+    /// Is there, in the memory of an app, a secret that it may not read?
+    pub(crate) fn search(&self, app: u32, who: Who, memory: &[u8]) -> Result<(), String> {
+        let owners = vault::owners_of_secrets(memory).filter(|owner| *owner != app);
+        let is_hidden = |owner: &u32| {
+            let vault = self.estates.get(owner).map(|estate| &estate.vault);
+            vault.is_some_and(|vault| !vault.tells(who))
+        };
+        match owners.into_iter().find(is_hidden) {
+            None => Ok(()),
+            Some(owner) => Err(format!("app {app} has read the vault of app {owner}")),
+        }
     }
 
     /// An operation is over.
     pub(crate) fn count(&mut self, question: &Question, status: OperationStatus) {
         let counts = &mut self.counts;
+        if let Question::Pry { may, .. } = question {
+            counts.vaults_opened += u64::from(*may && status == OperationStatus::Done);
+            counts.vaults_refused += u64::from(!*may && status == OperationStatus::NotAllowed);
+        }
         match status {
             OperationStatus::Done => {
                 counts.operations_done += 1;

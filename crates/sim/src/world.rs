@@ -169,6 +169,7 @@ impl World {
             for (at, fault) in moments {
                 self.agenda.note(at, Happening::Fault(fault));
             }
+            self.plan_forgers(at, calm);
             at = calm + CALM_NS;
         }
         let last = if at > end { at - CALM_NS } else { end };

@@ -1,6 +1,6 @@
 //! Many seeds of networks whose apps share memory and ask for what others share: under every fault,
 //! engines saved and made again all the time, what is answered has an order that is that of time,
-//! and nothing is done twice, or to what is not shared.
+//! and nothing is done twice, or to what is not shared, or not with who asks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,11 +56,21 @@ fn histories_are_in_order_and_nothing_is_done_twice() {
         "operations_notified",
         "operations_before_messages",
         "leases_revoked",
+        "vaults_opened",
+        "vaults_refused",
+        "requests_forged",
     ] {
         assert!(sum(&summaries, figure) > 0, "no {figure}");
     }
-    for figure in ["operations_asked", "operations_done", "operations_refused", "operations_ended"]
-    {
+    for figure in [
+        "operations_asked",
+        "operations_done",
+        "operations_refused",
+        "operations_ended",
+        "vaults_opened",
+        "vaults_refused",
+        "requests_forged",
+    ] {
         println!("{figure} {}", sum(&summaries, figure));
     }
 }

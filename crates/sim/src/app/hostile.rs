@@ -1,12 +1,16 @@
 //! What an app can do wrong on purpose, or by a stray pointer: say what makes no sense, or write
 //! garbage anywhere in the memory that it shares with its daemon. Only its own session may suffer.
+//! Or it asks others for what they have not granted to it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
 
+use clearway_base::Time;
 use clearway_channel::{Command, OperationKind, ReleaseList};
 
 use super::App;
+use super::operations::Operations;
+use crate::Finding;
 use crate::ledger::Ledger;
 use crate::operations::OperationBooks;
 
@@ -17,11 +21,44 @@ impl App {
         self.operations.iter().for_each(|operations| operations.taint(books));
         let talks = self.talks.values().chain(self.attempts.values());
         talks.filter_map(|talk| talk.number).for_each(|number| ledger.taint(number));
+        if books.has_vaults && self.forge(books) {
+            return;
+        }
         if self.random.chance(1, 2) {
             self.say_nonsense();
         } else {
             self.write_garbage();
         }
+    }
+
+    /// Asks for what is in a vault, in requests that make sense. False if it knows of none.
+    fn forge(&mut self, books: &mut OperationBooks) -> bool {
+        let Some(operations) = &self.operations else { return false };
+        let mut has_asked = false;
+        for _ in 0..1 + self.random.below(40) {
+            let forged = operations.forge(&mut self.end, books, &mut self.random);
+            has_asked |= forged.is_some_and(|command| self.end.submit(&command).is_ok());
+        }
+        self.end.flush();
+        has_asked
+    }
+
+    /// True if it knows of a vault, and may lie.
+    pub(crate) fn can_forge(&self, now: Time) -> bool {
+        let knows = self.operations.as_ref().is_some_and(Operations::knows_owner);
+        knows && !self.is_dead && !self.is_hostile && self.stopped_until <= now
+    }
+
+    /// Before a liar goes: has it found out what it may not know?
+    pub(crate) fn search(&self, books: &OperationBooks) -> Result<(), Finding> {
+        if !self.is_hostile || !books.has_vaults {
+            return Ok(());
+        }
+        let bytes = self.memory.metadata().map_or(0, |metadata| metadata.len());
+        let mut memory = vec![0; bytes as usize];
+        self.memory.read_exact_at(&mut memory, 0).expect("its own memory");
+        let found = books.search(self.id, self.character.who(), &memory);
+        found.map_err(|what| Finding { what, hosts: vec![self.character.host] })
     }
 
     fn say_nonsense(&mut self) {

@@ -9,7 +9,7 @@ use clearway_channel::{AppEnd, Command, Completion, Extent, Granted, OperationSt
 
 use super::{App, Character, Held, LOOK_AGAIN_NS, Scene};
 use crate::Finding;
-use crate::operations::{Answer, Estate, OperationBooks, Question, Region, Words};
+use crate::operations::{Answer, Estate, OperationBooks, Question, Region, Who, Words};
 
 /// What one connection asks in one go, and if it is in a rush.
 const ASKS_MAX: u32 = 4;
@@ -19,6 +19,8 @@ const RUSH_ASKS_MAX: u32 = 128;
 const RUSHES_PERIOD: u64 = 12;
 const RUSH_ASKS: u32 = 1200;
 const RUSH_WINDOW: usize = 900;
+/// One of so many things that are asked is of a vault, where there are any.
+const PRIES_PERIOD: u64 = 4;
 /// What a daemon sends without an answer.
 const REQUESTS_MAX: usize = 512;
 /// Bytes that an answer has in front of what was read, in a flow.
@@ -96,7 +98,7 @@ enum Lease {
 /// All of an app.
 pub(super) struct Operations {
     app: u32,
-    host: u32,
+    who: Who,
     has_settled: bool,
     to_share: Vec<Region>,
     /// What is being shared, with its description.
@@ -107,13 +109,15 @@ pub(super) struct Operations {
     pending: BTreeMap<u64, Pending>,
     tokens: u64,
     random: Random,
+    /// What it asks of vaults.
+    pries: Random,
 }
 
 impl Operations {
-    pub(super) fn new(app: u32, host: u32, seed: u64) -> Self {
+    pub(super) fn new(app: u32, who: Who, seed: u64) -> Self {
         Self {
             app,
-            host,
+            who,
             has_settled: false,
             to_share: vec![Region::Lease, Region::Quarry, Region::Ground],
             sharing: BTreeMap::new(),
@@ -123,6 +127,7 @@ impl Operations {
             pending: BTreeMap::new(),
             tokens: 0,
             random: Random::new(seed.rotate_left(7)),
+            pries: Random::new(seed.rotate_left(11)),
         }
     }
 
@@ -138,13 +143,45 @@ impl Operations {
 
     /// The app lies from now on: what it shares may be anything, and so may what it can change.
     pub(super) fn taint(&self, books: &mut OperationBooks) {
-        books.taint(self.app);
+        books.taint(self.app, None);
         let owners = self.lines.values().filter_map(|line| line.owner);
-        owners.for_each(|owner| books.taint(owner));
+        owners.for_each(|owner| books.taint(owner, Some(self.who)));
+    }
+
+    /// A connection whose other end is known, and whose that is.
+    fn known_owner(&self) -> Option<(u64, u32)> {
+        let mut lines = self.lines.iter().filter(|(_, line)| !line.has_ended);
+        lines.find_map(|(connection, line)| Some((*connection, line.owner?)))
+    }
+
+    pub(super) fn knows_owner(&self) -> bool {
+        self.known_owner().is_some()
+    }
+
+    /// A request that the app makes up, of the vault at the other end of one of its connections.
+    pub(super) fn forge(
+        &self,
+        end: &mut AppEnd,
+        books: &mut OperationBooks,
+        random: &mut Random,
+    ) -> Option<Command> {
+        let (connection, owner) = self.known_owner()?;
+        let words = books.estate(owner)?.forge(random)?;
+        // It is never freed: the app has not long to live.
+        let place = match &words.payload {
+            Some(bytes) => {
+                let extent = end.allocate(bytes.len() as u32)?;
+                end.transmit_bytes(&extent).copy_from_slice(bytes);
+                Some((extent.offset(), extent.length()))
+            }
+            None => None,
+        };
+        books.counts.requests_forged += 1;
+        Some(command(&words, connection, random.next_u64(), place))
     }
 
     fn found(&self, what: &str) -> Finding {
-        Finding { what: format!("app {}: {what}", self.app), hosts: vec![self.host] }
+        Finding { what: format!("app {}: {what}", self.app), hosts: vec![self.who.host] }
     }
 
     // ---- what it shares ----
@@ -158,8 +195,12 @@ impl Operations {
     ) -> Result<(), Finding> {
         let shared = end.shared().clone();
         if !self.has_settled {
-            scene.operations.settle((self.app, self.host), character.is_large, &shared, scene.now);
+            let place = (self.app, self.who.host);
+            scene.operations.settle(place, character.is_large, &shared, scene.now);
             self.has_settled = true;
+            if scene.operations.has_vaults {
+                self.to_share.insert(0, Region::Vault);
+            }
         }
         let Some(estate) = scene.operations.estate(self.app) else { return Ok(()) };
         while let Some(region) = self.to_share.last().copied() {
@@ -181,7 +222,7 @@ impl Operations {
     }
 
     fn share(&mut self, end: &mut AppEnd, estate: &mut Estate, region: Region) -> bool {
-        let description = region.description();
+        let description = estate.description(region);
         if !end.has_room() {
             return false;
         }
@@ -323,7 +364,7 @@ impl Operations {
         question: &Question,
         answer: Answer<'_>,
     ) -> Result<(), Finding> {
-        let (app, host) = (self.app, self.host);
+        let (app, host) = (self.app, self.who.host);
         let Some(line) = self.lines.get_mut(&connection) else { return Ok(()) };
         scene.operations.count(question, answer.status);
         if !scene.ledger.is_sound(line.number) {
@@ -403,8 +444,12 @@ impl Operations {
             (Some(ground), None) => Some(Question::who(ground)),
             (Some(_), Some(owner)) => {
                 line.left -= 1;
+                let pries = scene.operations.has_vaults && self.pries.chance(1, PRIES_PERIOD);
                 let estate = scene.operations.estate(owner);
                 estate.and_then(|estate| {
+                    if pries {
+                        return estate.pry(&mut self.pries, self.who);
+                    }
                     if line.is_in_a_rush {
                         return estate.ask_in_a_rush(&mut self.random);
                     }

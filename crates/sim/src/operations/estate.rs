@@ -11,6 +11,7 @@ use super::layout::{
     SWAPS_COUNT, TABLE, TABLE_STRIDE, WHO, add_at, entry_at, record_at, swap_at,
 };
 use super::records::{Content, Record};
+use super::vault::{Neighbourhood, Vault, Who};
 use super::words::{AddWord, SwapWord, has};
 
 /// Words that are added to at the same time.
@@ -42,7 +43,8 @@ pub(crate) struct Estate {
     /// A liar has it, or may have changed it.
     is_tainted: bool,
     /// By region, in the order of time.
-    pub(super) tenures: [Vec<Tenure>; 3],
+    pub(super) tenures: [Vec<Tenure>; Region::COUNT],
+    pub(super) vault: Vault,
     pub(super) adds: Vec<AddWord>,
     adds_full: usize,
     pub(super) swaps: [SwapWord; SWAPS_COUNT],
@@ -59,7 +61,8 @@ pub(crate) struct Estate {
 }
 
 impl Estate {
-    pub(super) fn new(app: u32, host: u32, is_large: bool) -> Self {
+    /// Its vault is shared with some of these hosts.
+    pub(super) fn new(app: u32, host: u32, is_large: bool, hosts: &[Neighbourhood]) -> Self {
         let seed = u64::from(app) << 32;
         Self {
             app,
@@ -67,6 +70,7 @@ impl Estate {
             layout: Layout { is_large },
             is_tainted: false,
             tenures: Default::default(),
+            vault: Vault::new(app, host, hosts),
             adds: (0..ADDS_COUNT).map(|_| AddWord::default()).collect(),
             adds_full: 0,
             swaps: Default::default(),
@@ -94,9 +98,16 @@ impl Estate {
         self.layout
     }
 
-    /// Nothing that is found there counts any more.
-    pub(super) const fn taint(&mut self) {
+    /// Nothing that is found there counts any more, for this liar may change it, or the owner lies;
+    /// but what the liar may not change.
+    pub(super) fn taint(&mut self, liar: Option<Who>) {
         self.is_tainted = true;
+        self.vault.taint(liar);
+    }
+
+    /// What the owner's daemon is told of a region.
+    pub(crate) fn description(&self, region: Region) -> Vec<u8> {
+        region.description(&self.vault.grants)
     }
 
     pub(super) const fn is_tainted(&self) -> bool {
@@ -119,6 +130,7 @@ impl Estate {
         for moat in self.layout.moats() {
             fill(shared, moat.start, moat.len(), MOAT);
         }
+        self.vault.furnish(shared, self.layout.region(Region::Vault).start);
         let quarry = self.layout.region(Region::Quarry);
         fill(shared, quarry.start, quarry.len(), self.quarry());
         for index in 0..ENTRIES {
@@ -268,6 +280,7 @@ impl Estate {
 
     /// The owner looks at all that it shares. Once all `is_over`, no write is half done.
     pub(crate) fn look(&mut self, shared: &Shared, now: Time, is_over: bool) -> Result<(), String> {
+        self.vault.check(shared, self.layout.region(Region::Vault).start)?;
         if self.is_tainted {
             return Ok(());
         }

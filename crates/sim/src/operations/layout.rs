@@ -3,9 +3,10 @@
 //! ```text
 //!  0 ground: all may do all     moat   lease: all may read and write   quarry: all may read   moat
 //!    who │ words │ records │ ...       comes and goes                   never changes
+//!                                                                        vault: some may do some
 //! ```
 //!
-//! Nobody may read or write the moat.
+//! Nobody may read or write the moat. The vault is behind the last (`vault.rs`).
 
 use std::ops::Range;
 
@@ -34,6 +35,8 @@ const BLOCKS: [u32; 2] = [28_675, 36_864];
 const BLOCK_BYTES: u32 = 6001;
 
 const MOAT_BYTES: u32 = 4096;
+/// Behind the last moat, which is so much smaller.
+pub(crate) const VAULT_BYTES: u32 = 1024;
 pub(crate) const QUARRY_BYTES: u32 = 8192;
 
 /// The regions.
@@ -42,29 +45,34 @@ pub(crate) enum Region {
     Ground,
     Lease,
     Quarry,
+    Vault,
 }
 
 impl Region {
-    pub(crate) const ALL: [Self; 3] = [Self::Ground, Self::Lease, Self::Quarry];
+    /// Those that all may find.
+    pub(crate) const OPEN: [Self; 3] = [Self::Ground, Self::Lease, Self::Quarry];
+    pub(crate) const COUNT: usize = 1 + Self::OPEN.len();
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ground => "ground",
             Self::Lease => "lease",
             Self::Quarry => "quarry",
+            Self::Vault => "vault",
         }
     }
 
-    /// What the owner's daemon is told of it.
-    pub(crate) fn description(self) -> Vec<u8> {
-        let rights = match self {
-            Self::Ground => Rights::ALL,
-            Self::Lease => Rights::READ | Rights::WRITE,
-            Self::Quarry => Rights::READ,
+    /// What the owner's daemon is told of it, if these are the grants of its vault.
+    pub(crate) fn description(self, of_vault: &[Grant]) -> Vec<u8> {
+        let to_all = |rights| vec![Grant { to: Grantee::Anybody, rights }];
+        let grants = match self {
+            Self::Ground => to_all(Rights::ALL),
+            Self::Lease => to_all(Rights::READ | Rights::WRITE),
+            Self::Quarry => to_all(Rights::READ),
+            Self::Vault => of_vault.to_vec(),
         };
-        let grants = vec![Grant { to: Grantee::Anybody, rights }];
         let description = Description { name: self.name().into(), grants };
-        description.to_bytes().expect("a short name")
+        description.to_bytes().expect("a short name, and few grants")
     }
 }
 
@@ -77,7 +85,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// The whole of an app's shared memory, of which the end may be left over.
     pub(crate) const fn bytes(self) -> u32 {
-        self.moats()[1].end.next_power_of_two()
+        self.region(Region::Vault).end.next_power_of_two()
     }
 
     /// Where a region lies.
@@ -90,13 +98,18 @@ impl Layout {
             Region::Ground => 0..ground,
             Region::Lease => lease..quarry,
             Region::Quarry => quarry..quarry + QUARRY_BYTES,
+            Region::Vault => {
+                let end = quarry + QUARRY_BYTES + MOAT_BYTES;
+                end - VAULT_BYTES..end
+            }
         }
     }
 
     /// What nobody may touch.
     pub(crate) const fn moats(self) -> [Range<u32>; 2] {
         let (ground, quarry) = (self.region(Region::Ground), self.region(Region::Quarry));
-        [ground.end..ground.end + MOAT_BYTES, quarry.end..quarry.end + MOAT_BYTES]
+        let vault = self.region(Region::Vault);
+        [ground.end..ground.end + MOAT_BYTES, quarry.end..vault.start]
     }
 
     /// Bytes of a region.
@@ -150,6 +163,7 @@ mod tests {
                 layout.region(Region::Lease),
                 layout.region(Region::Quarry),
                 layout.moats()[1].clone(),
+                layout.region(Region::Vault),
             ];
             let record = |(index, bytes): (usize, &u32)| piece(record_at(index), *bytes as usize);
             pieces.extend(RECORD_BYTES.iter().enumerate().map(record));

@@ -8,6 +8,7 @@ use super::layout::{
     ENTRIES, JOURNAL, JOURNAL_BYTES, RECORD_BYTES, Region, TABLE, TABLE_STRIDE, WHO, add_at,
     entry_at, record_at, swap_at,
 };
+use super::prying::Prying;
 
 /// A word.
 const WORD: u32 = 8;
@@ -89,6 +90,11 @@ pub(crate) enum Question {
         at: u32,
         length: u32,
     },
+    /// Something of a vault, and whether the asker may do that.
+    Pry {
+        what: Prying,
+        may: bool,
+    },
     /// What must be refused, and how.
     Wrong(Status),
 }
@@ -107,6 +113,9 @@ pub(crate) struct Answer<'a> {
 impl Question {
     /// It may have one: who loses the connection does not know.
     const fn has_effect(&self) -> bool {
+        if let Self::Pry { what, .. } = self {
+            return what.has_effect();
+        }
         matches!(
             self,
             Self::Add { .. }
@@ -144,11 +153,11 @@ impl Question {
     }
 }
 
-fn read(region: u64, place: u32, bytes: u32) -> Words {
+pub(super) fn read(region: u64, place: u32, bytes: u32) -> Words {
     Words { kind: Kind::Read as u8, region, place: place.into(), bytes, ..Words::default() }
 }
 
-fn write(region: u64, place: u32, payload: Vec<u8>) -> Words {
+pub(super) fn write(region: u64, place: u32, payload: Vec<u8>) -> Words {
     let (kind, payload) = (Kind::Write as u8, Some(payload));
     Words { kind, region, place: place.into(), payload, ..Words::default() }
 }
@@ -175,8 +184,8 @@ impl Estate {
             25 => self.ask_to_scan(ground, random),
             26..=28 => self.ask_for_lease(random, may_be_long),
             29 => {
-                let index = random.below(Region::ALL.len() as u64) as usize;
-                Some(Question::find(Region::ALL[index]))
+                let index = random.below(Region::OPEN.len() as u64) as usize;
+                Some(Question::find(Region::OPEN[index]))
             }
             _ => self.ask_wrongly(ground, random),
         }
@@ -395,6 +404,10 @@ impl Estate {
                 self.records[record].undone(number)
             }
             Question::WriteBlock { block, number } => self.blocks[block].undone(number),
+            Question::Pry { what: Prying::Add(host), may: true } => {
+                self.vault.undo_add(host);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -416,6 +429,7 @@ impl Estate {
                 status == Status::NoRegion
                     && self.tenures[Region::Lease as usize].iter().any(is_ending)
             }
+            Question::Pry { what, may } => Self::may_refuse_prying(what, may, status),
             Question::Wrong(expected) => status == expected,
             _ => false,
         }
@@ -494,6 +508,7 @@ impl Estate {
                 tenures.any(|tenure| tenure.ended >= at && tenure.content.is(from.into(), bytes))
                     && bytes.len() == length as usize
             }
+            Question::Pry { what, may } => may && self.is_pried(what, answer),
             Question::Wrong(_) => false,
         };
         let found = || format!("it has found {value:x}, {extra:x} and {} bytes", bytes.len());

@@ -12,6 +12,8 @@ use crate::options::oddities;
 
 /// The longest that one fault lasts.
 const SPAN_NS_MAX: u64 = 6 * SECOND;
+/// In a round of chaos, so many apps ask for what they have no right to.
+const FORGERS: u64 = 4;
 
 /// What misfortunes are like that the simulator did not have when it was young: see [`oddities`].
 #[derive(Debug)]
@@ -31,8 +33,8 @@ impl Oddities {
         goes_back
     }
 
-    fn one_of(&mut self, ports: &[u32]) -> u32 {
-        ports[self.random.below(ports.len() as u64) as usize]
+    fn one_of(&mut self, numbers: &[u32]) -> u32 {
+        numbers[self.random.below(numbers.len() as u64) as usize]
     }
 }
 
@@ -56,7 +58,14 @@ impl World {
             Fault::Plug { port } => self.plug(port, true),
             Fault::Route => self.lose_routes(false),
             Fault::Listen { app } => self.hear_again(app),
-            Fault::Banish { app } => self.kill(app),
+            Fault::Forge => {
+                self.calm = None;
+                self.turn_forger();
+            }
+            Fault::Banish { app } => {
+                self.apps[app as usize].search(&self.operations)?;
+                self.kill(app);
+            }
             Fault::Restore => self.restore_one()?,
             Fault::Calm => self.calm_down(),
             Fault::Ending => {
@@ -172,6 +181,29 @@ impl World {
         self.wake(host, engine, self.now);
         let until = self.now + self.random.below(200 * MILLISECOND);
         self.later(until, Fault::Banish { app });
+    }
+
+    /// Where there are vaults, apps ask for what is in them, so many in a round.
+    pub(super) fn plan_forgers(&mut self, begin: Time, end: Time) {
+        if !(self.operations.is_on && self.operations.has_vaults) {
+            return;
+        }
+        // The last has gone before all is calm.
+        let step_ns = end.since(begin) * 3 / 4 / FORGERS;
+        for index in 0..FORGERS {
+            let at = begin + index * step_ns + self.oddities.random.below(step_ns);
+            self.agenda.note(at, Happening::Fault(Fault::Forge));
+        }
+    }
+
+    fn turn_forger(&mut self) {
+        let residents = self.residents.iter().flatten().copied();
+        let able = residents.filter(|app| self.apps[*app as usize].can_forge(self.now));
+        let able: Vec<u32> = able.collect();
+        if !able.is_empty() {
+            let app = self.oddities.one_of(&able);
+            self.turn_hostile(app);
+        }
     }
 
     /// Every client connects to one server, at once.

@@ -13,6 +13,7 @@ use crate::agenda::Happening;
 use crate::app::{App, Character, Place, Radio, Role, Wish};
 use crate::host::{Nature, Task};
 use crate::ledger::Trouble;
+use crate::operations::Neighbourhood;
 
 /// Where small servers listen, and where those with room for the largest messages do.
 const PORT: u16 = 7000;
@@ -38,6 +39,10 @@ impl World {
                 true => nature.nics[0].subnet.addresses(host as usize, nature.versions),
                 false => nature.addresses(),
             };
+            self.operations.know(Neighbourhood {
+                addresses: addresses.iter().map(|(address, _)| *address).collect(),
+                users: characters.iter().map(Character::user).collect(),
+            });
             for character in &characters {
                 if let Role::Server { port } | Role::StreamServer { port } = character.role {
                     let at = |(address, _): &(IpAddr, u8)| SocketAddr::new(*address, port);
