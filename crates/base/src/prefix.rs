@@ -56,6 +56,12 @@ impl Prefix {
         address.is_ipv4() == self.address.is_ipv4()
             && Self::new(address, self.bits).address == self.address
     }
+
+    /// Whether a list that says who is let in lets this address in: it does if it is empty.
+    #[must_use]
+    pub fn admit(list: &[Self], address: IpAddr) -> bool {
+        list.is_empty() || list.iter().any(|prefix| prefix.contains(address))
+    }
 }
 
 impl fmt::Display for Prefix {
@@ -127,6 +133,15 @@ mod tests {
             assert!(is_in(prefix, inside), "{inside} in {prefix}");
             assert!(!is_in(prefix, outside), "{outside} in {prefix}");
         }
+    }
+
+    #[test]
+    fn a_list_lets_in_what_is_in_one_of_it_and_an_empty_one_all() {
+        let list = ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().expect("a prefix"));
+        let admit = |list: &[Prefix], text: &str| Prefix::admit(list, text.parse().expect("one"));
+        assert!(admit(&list, "10.1.2.3") && admit(&list, "fd00::1"));
+        assert!(!admit(&list, "11.1.2.3") && !admit(&list, "::1"));
+        assert!(admit(&[], "11.1.2.3"));
     }
 
     #[test]

@@ -662,6 +662,30 @@ typedef struct clearway_writable {
 } clearway_writable;
 
 /**
+ * How a TCP port is taken. All zeros is as clearway_tcp_listen has it; new fields are added at the
+ * end, so set `size` to `sizeof(struct clearway_tcp_port_options)`.
+ */
+typedef struct clearway_tcp_port_options {
+  /**
+   * `sizeof(struct clearway_tcp_port_options)`.
+   */
+  size_t size;
+  /**
+   * Not 0: other channels of this user may have the port besides, if they say so, too
+   * (SO_REUSEPORT). Each connection that comes is for one of those that listen, by a hash of its
+   * addresses and ports. They have to be at one engine (clearway_options.engine):
+   * CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+   */
+  uint32_t shared;
+  /**
+   * Where the port's peers are: "10.1.0.0/16", "fd00::/8", "10.1.0.7", at most 32 of them, and
+   * NULL at the end; anywhere if this is NULL. To all others it is as if nobody listened there,
+   * and connecting to one of them is CLEARWAY_DENIED. Nobody else has the port for them.
+   */
+  const char *const *peers;
+} clearway_tcp_port_options;
+
+/**
  * What a virtual interface shall receive and send. All zeros means none of it; new fields are
  * added at the end, so set `size` to `sizeof(struct clearway_vif_options)`. Lists are arrays of
  * strings that end with NULL, each string a filter as for tcpdump ("dst host 10.0.0.2 and udp dst
@@ -1387,17 +1411,16 @@ int clearway_tcp_listen(struct clearway_channel *channel,
                         struct clearway_address *bound);
 
 /**
- * The same at a port that other channels of this user may have besides, if they take it by this
- * call, too (SO_REUSEPORT): each connection that comes is for one of those that listen, by a hash
- * of its addresses and ports. They have to be at one engine (clearway_options.engine):
- * CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+ * The same as clearway_tcp_listen with options, which may be NULL. CLEARWAY_DENIED is also told if
+ * the daemon's policy gives the port for other peers only; the message says for which.
  */
-int clearway_tcp_listen_shared(struct clearway_channel *channel,
-                               const char *address,
-                               uint16_t port,
-                               uint32_t backlog,
-                               uint32_t *tcp_port,
-                               struct clearway_address *bound);
+int clearway_tcp_listen_with(struct clearway_channel *channel,
+                             const char *address,
+                             uint16_t port,
+                             uint32_t backlog,
+                             const struct clearway_tcp_port_options *options,
+                             uint32_t *tcp_port,
+                             struct clearway_address *bound);
 
 /**
  * Stops accepting at a TCP port, and gives it back. Connections that nobody has accepted are

@@ -61,10 +61,10 @@ pub use streams::{
 pub use tcp::{
     clearway_tcp_abort, clearway_tcp_accept, clearway_tcp_addresses, clearway_tcp_close,
     clearway_tcp_close_port, clearway_tcp_connect, clearway_tcp_linger, clearway_tcp_listen,
-    clearway_tcp_listen_shared, clearway_tcp_option, clearway_tcp_ready, clearway_tcp_ready_bits,
-    clearway_tcp_recv, clearway_tcp_recv_buf, clearway_tcp_send, clearway_tcp_send_buf,
-    clearway_tcp_send_more, clearway_tcp_set, clearway_tcp_shutdown, clearway_tcp_start_connect,
-    clearway_tcp_unacknowledged, clearway_tcp_unlisten,
+    clearway_tcp_listen_with, clearway_tcp_option, clearway_tcp_port_options, clearway_tcp_ready,
+    clearway_tcp_ready_bits, clearway_tcp_recv, clearway_tcp_recv_buf, clearway_tcp_send,
+    clearway_tcp_send_buf, clearway_tcp_send_more, clearway_tcp_set, clearway_tcp_shutdown,
+    clearway_tcp_start_connect, clearway_tcp_unacknowledged, clearway_tcp_unlisten,
 };
 pub use vif::{
     clearway_frame, clearway_frames, clearway_frames_sent, clearway_refused_text, clearway_vif,

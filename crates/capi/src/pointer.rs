@@ -1,6 +1,8 @@
 //! Pointers and numbers from C, checked as far as that is possible.
 
 use std::ffi::{CStr, c_char};
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clearway_client::{Channel, Code, Error};
@@ -67,6 +69,11 @@ pub(crate) unsafe fn texts(
         texts.push(found.to_owned());
     }
     Ok(Some(texts))
+}
+
+/// What a text says.
+pub(crate) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, Error> {
+    text.parse().map_err(|error: T::Err| invalid(&error.to_string()))
 }
 
 /// Bytes to be sent.

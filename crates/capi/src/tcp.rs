@@ -1,9 +1,11 @@
 //! TCP connections to any peer: ports, connecting, bytes by copy and in place, options.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null;
 
 use clearway_client::{
-    Code, ConnectionId, Error, ListenAddress, TcpId, TcpOption, TcpPortId, TcpReady, ToPeers,
+    Code, ConnectionId, Error, ListenAddress, TcpId, TcpOption, TcpPortId, TcpPortOptions,
+    TcpReady, ToPeers,
 };
 
 use crate::attach::clearway_channel;
@@ -64,29 +66,46 @@ pub unsafe extern "C" fn clearway_tcp_listen(
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        unsafe { listen(channel, address, port, backlog, tcp_port, bound, false) }
+        unsafe { listen(channel, address, port, backlog, null(), tcp_port, bound) }
     })
 }
 
-/// The same at a port that other channels of this user may have besides, if they take it by this
-/// call, too (SO_REUSEPORT): each connection that comes is for one of those that listen, by a hash
-/// of its addresses and ports. They have to be at one engine (clearway_options.engine):
-/// CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+/// How a TCP port is taken. All zeros is as clearway_tcp_listen has it; new fields are added at the
+/// end, so set `size` to `sizeof(struct clearway_tcp_port_options)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct clearway_tcp_port_options {
+    /// `sizeof(struct clearway_tcp_port_options)`.
+    pub size: usize,
+    /// Not 0: other channels of this user may have the port besides, if they say so, too
+    /// (SO_REUSEPORT). Each connection that comes is for one of those that listen, by a hash of its
+    /// addresses and ports. They have to be at one engine (clearway_options.engine):
+    /// CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+    pub shared: u32,
+    /// Where the port's peers are: "10.1.0.0/16", "fd00::/8", "10.1.0.7", at most 32 of them, and
+    /// NULL at the end; anywhere if this is NULL. To all others it is as if nobody listened there,
+    /// and connecting to one of them is CLEARWAY_DENIED. Nobody else has the port for them.
+    pub peers: *const *const c_char,
+}
+
+/// The same as clearway_tcp_listen with options, which may be NULL. CLEARWAY_DENIED is also told if
+/// the daemon's policy gives the port for other peers only; the message says for which.
 ///
 /// # Safety
 /// Pointers are NULL or valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clearway_tcp_listen_shared(
+pub unsafe extern "C" fn clearway_tcp_listen_with(
     channel: *mut clearway_channel,
     address: *const c_char,
     port: u16,
     backlog: u32,
+    options: *const clearway_tcp_port_options,
     tcp_port: *mut u32,
     bound: *mut clearway_address,
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        unsafe { listen(channel, address, port, backlog, tcp_port, bound, true) }
+        unsafe { listen(channel, address, port, backlog, options, tcp_port, bound) }
     })
 }
 
@@ -97,9 +116,9 @@ unsafe fn listen(
     address: *const c_char,
     port: u16,
     backlog: u32,
+    options: *const clearway_tcp_port_options,
     tcp_port: *mut u32,
     bound: *mut clearway_address,
-    is_shared: bool,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     let channel = unsafe { pointer::channel(channel) }?;
@@ -108,16 +127,29 @@ unsafe fn listen(
         None => ListenAddress::from(port),
         Some(text) => ListenAddress::from((text, port).to_peers()?[0]),
     };
-    let opened = match is_shared {
-        true => channel.tcp_bind_shared(address),
-        false => channel.tcp_bind(address),
-    }?;
+    // SAFETY: the caller's promise.
+    let opened = channel.tcp_bind_with(address, unsafe { port_options(options) }?)?;
     channel.tcp_listen(opened.id, if backlog == 0 { BACKLOG } else { backlog })?;
     // SAFETY: the caller's promise.
     unsafe { pointer::store(tcp_port, opened.id.as_u32()) };
     // SAFETY: the caller's promise.
     unsafe { pointer::store(bound, opened.address.into()) };
     Ok(())
+}
+
+/// # Safety
+/// `options` is NULL or valid, and its fields are as their comments say.
+unsafe fn port_options(options: *const clearway_tcp_port_options) -> Result<TcpPortOptions, Error> {
+    // SAFETY: the caller's promise.
+    let Some(given) = (unsafe { options.as_ref() }) else { return Ok(TcpPortOptions::default()) };
+    if given.size != size_of::<clearway_tcp_port_options>() {
+        let text = "options->size is not sizeof(struct clearway_tcp_port_options)";
+        return Err(pointer::invalid(text));
+    }
+    // SAFETY: the caller's promise.
+    let peers = unsafe { pointer::texts(given.peers, "options->peers") }?.unwrap_or_default();
+    let peers = peers.iter().map(|text| pointer::parse(text)).collect::<Result<_, _>>()?;
+    Ok(TcpPortOptions { shared: given.shared != 0, peers })
 }
 
 /// Connections that may wait for the engine, of a listener that says nothing else.

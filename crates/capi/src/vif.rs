@@ -1,7 +1,6 @@
 //! Virtual interfaces: raw frames by the burst.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::str::FromStr;
 use std::sync::OnceLock;
 
 use clearway_client::{
@@ -133,13 +132,9 @@ unsafe fn choose(options: &clearway_vif_options) -> Result<VifOptions, Error> {
         transmit: list(options.transmit, "options->transmit")?,
         copies: list(options.copies, "options->copies")?.unwrap_or_default(),
         priority: options.priority,
-        mac: mac.map(parse).transpose()?,
-        address: address.map(parse).transpose()?,
+        mac: mac.map(pointer::parse).transpose()?,
+        address: address.map(pointer::parse).transpose()?,
     })
-}
-
-fn parse<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, Error> {
-    text.parse().map_err(|error: T::Err| pointer::invalid(&error.to_string()))
 }
 
 /// Closes a virtual interface, after what was sent has left. Frames that have come and were not

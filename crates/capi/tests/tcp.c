@@ -196,10 +196,38 @@ static void port_is_shared(uint16_t port) {
     clearway_options options = {.size = sizeof options, .socket = socket_path};
     clearway_channel *second;
     CHECK(clearway_attach("second", &options, &second) == 0);
-    CHECK(clearway_tcp_listen_shared(channel, NULL, port, 16, &listener, NULL) == 0);
-    CHECK(clearway_tcp_listen_shared(second, NULL, port, 16, &other, NULL) == 0);
+    clearway_tcp_port_options shared = {.size = sizeof shared, .shared = 1};
+    CHECK(clearway_tcp_listen_with(channel, NULL, port, 16, &shared, &listener, NULL) == 0);
+    CHECK(clearway_tcp_listen_with(second, NULL, port, 16, &shared, &other, NULL) == 0);
     CHECK(clearway_tcp_unlisten(channel, listener) == 0);
     CHECK(clearway_detach(second, SECONDS(20)) == 0);
+}
+
+/* A port for some peers connects to none of the others. */
+static void peers_are_named(const char *host, uint16_t port) {
+    uint32_t listener;
+    uint64_t connection;
+    const char *others[] = {"10.98.0.0/16", "fd98::/16", NULL}, *host_only[] = {host, NULL};
+    const char *bad[] = {"10.98.0.0/33", NULL};
+    clearway_tcp_port_options named = {.size = sizeof named, .peers = others};
+    CHECK(clearway_tcp_listen_with(channel, NULL, 0, 16, &named, &listener, NULL) == 0);
+    CHECK(clearway_tcp_connect(channel, listener, host, port, SECONDS(20), &connection)
+          == CLEARWAY_DENIED);
+    CHECK(clearway_tcp_close_port(channel, listener) == 0);
+    named.peers = host_only;
+    CHECK(clearway_tcp_listen_with(channel, NULL, 0, 16, &named, &listener, NULL) == 0);
+    CHECK(clearway_tcp_connect(channel, listener, host, port, SECONDS(20), &connection) == 0);
+    CHECK(clearway_tcp_abort(channel, connection) == 0);
+    CHECK(clearway_tcp_close_port(channel, listener) == 0);
+    named.peers = bad;
+    CHECK(clearway_tcp_listen_with(channel, NULL, 0, 16, &named, &listener, NULL)
+          == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "10.98.0.0/33"));
+    named.size = 8;
+    CHECK(clearway_tcp_listen_with(channel, NULL, 0, 16, &named, &listener, NULL)
+          == CLEARWAY_INVALID);
+    CHECK(clearway_tcp_listen_with(channel, NULL, 0, 16, NULL, &listener, NULL) == 0);
+    CHECK(clearway_tcp_close_port(channel, listener) == 0);
 }
 
 static void run_client(const char *host, uint16_t port, uint16_t closed) {
@@ -240,7 +268,8 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(clearway_tcp_listen(channel, NULL, 0, 16, &listener, &bound) == 0 && bound.port != 0);
     CHECK(clearway_tcp_listen(channel, NULL, bound.port, 16, &other, NULL)
           == CLEARWAY_ADDRESS_IN_USE);
-    CHECK(clearway_tcp_listen_shared(channel, NULL, bound.port, 16, &other, NULL)
+    clearway_tcp_port_options shared = {.size = sizeof shared, .shared = 1};
+    CHECK(clearway_tcp_listen_with(channel, NULL, bound.port, 16, &shared, &other, NULL)
           == CLEARWAY_ADDRESS_IN_USE);
     CHECK(clearway_tcp_accept(channel, listener, 0, &connection, NULL) == CLEARWAY_WOULD_BLOCK);
     CHECK(clearway_tcp_close_port(channel, listener) == 0);
@@ -249,6 +278,7 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(clearway_tcp_unlisten(channel, other) == 0);
     CHECK(clearway_tcp_close_port(channel, other) < 0);
     port_is_shared(bound.port);
+    peers_are_named(host, port);
 }
 
 int main(int argc, char **words) {

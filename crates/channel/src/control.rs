@@ -28,7 +28,7 @@ pub use path::{client_path, daemon_path};
 pub use socket::{Packet, receive, receive_bare, send};
 pub use vif::{
     BadAddress, CloseVif, FILTER_BYTES_MAX, FILTERS_MAX, InterfaceAddress, Mac, MacChoice,
-    OpenCapture, OpenTcpPort, OpenVif, TcpPortOpened, VifOpened,
+    OpenCapture, OpenTcpPort, OpenVif, PEER_PREFIXES_MAX, TcpPortOpened, VifOpened,
 };
 
 /// The ports of listeners that do not care which (RFC 6335, section 6: "the Dynamic Ports, also

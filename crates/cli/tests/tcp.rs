@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use clearway_client::{self as client, Code, Event, TcpId, TcpOption};
+use clearway_client::{self as client, Code, Event, Prefix, TcpId, TcpOption, TcpPortOptions};
 use support::kernel_peer::{SIZES, World, bytes, exchange, read_all, write_all};
 use support::veth::{IPV4, IPV6};
 use support::{PATIENCE, eventually};
@@ -194,8 +194,9 @@ fn listeners_share_a_port() {
     const CONNECTIONS: usize = 24;
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let apps = [world.tcp(), world.tcp(), world.tcp()];
+    let shared = || TcpPortOptions { shared: true, ..TcpPortOptions::default() };
     let mut listeners: Vec<_> =
-        apps[..2].iter().map(|app| app.listen_shared(PORT).expect("a listener")).collect();
+        apps[..2].iter().map(|app| app.listen_with(PORT, shared()).expect("a listener")).collect();
     let refused = apps[2].listen(PORT).expect_err("it does not share");
     assert_eq!(refused.code(), client::Code::AddressInUse);
     listeners.iter_mut().for_each(|listener| listener.set_timeout(Some(Duration::ZERO)));
@@ -219,6 +220,41 @@ fn listeners_share_a_port() {
     assert!(which.contains(&0) && which.contains(&1), "{which:?}");
     listeners.remove(0);
     assert!((0..CONNECTIONS).all(|number| accept(&listeners, number) == 0), "there is one");
+}
+
+/// Whoever else knocks is refused, as where nobody listens; and the port connects to them no more.
+#[test]
+fn a_port_is_for_peers_of_some_prefixes() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let kernels = [IpAddr::V4(IPV4[0]), IpAddr::V6(IPV6[0])];
+    let addresses = [IpAddr::V4(IPV4[1]), IpAddr::V6(IPV6[1])];
+    for (number, named) in kernels.into_iter().enumerate() {
+        let elsewhere = ["10.98.0.0/16", "fd98::/16"].map(|text| text.parse().expect("a prefix"));
+        let peers = [&elsewhere[..], &[Prefix::new(named, 120)]].concat();
+        let options = TcpPortOptions { peers, ..TcpPortOptions::default() };
+        let port = PORT + number as u16;
+        let mut listener = tcp.listen_with(port, options.clone()).expect("a listener");
+        listener.set_timeout(Some(PATIENCE));
+        for (kernel, address) in kernels.into_iter().zip(addresses) {
+            let connected = world.connect(SocketAddr::new(address, port));
+            if kernel == named {
+                let connected = connected.expect("it is welcome");
+                let (app, _) = listener.accept().expect("accepted");
+                exchange(&connected, app, 100_000, number);
+            } else {
+                let refused = connected.expect_err("it is not");
+                assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            }
+        }
+        let bound = tcp.channel().tcp_bind_with(0, options).expect("another port");
+        let other = SocketAddr::new(kernels[1 - number], 9);
+        let denied = tcp.channel().tcp_connect(Some(bound.id), other, Some(PATIENCE));
+        assert_eq!(denied.expect_err("not there").code(), Code::Denied);
+    }
+    let options = TcpPortOptions { peers: vec!["::".parse().expect("one"); 33], shared: false };
+    let refused = tcp.listen_with(PORT, options).expect_err("too many");
+    assert_eq!(refused.code(), Code::Invalid);
 }
 
 /// A few bytes wait for what will follow. Those of another connection overtake them.

@@ -99,6 +99,7 @@ pub use calls::{
     Answer, CallEvent, CallId, Calls, Outcome, REQUESTS_MAX, Refusal, Request, RequestId,
 };
 pub use channel::{Channel, Listener};
+pub use clearway_base::{BadPrefix, Prefix};
 pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
 pub use clearway_channel::{
@@ -118,6 +119,7 @@ pub use options::{Options, Waiting};
 pub use reattach::{Reattached, Reconnected};
 pub use streams::AcceptedStream;
 pub use tcp::{
-    Tcp, TcpBytes, TcpId, TcpListener, TcpOption, TcpPort, TcpPortId, TcpReady, TcpStream,
+    Tcp, TcpBytes, TcpId, TcpListener, TcpOption, TcpPort, TcpPortId, TcpPortOptions, TcpReady,
+    TcpStream,
 };
 pub use vif::{CaptureOptions, FramesSent, Vif, VifId, VifOptions};

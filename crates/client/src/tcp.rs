@@ -18,6 +18,7 @@ use std::hash::BuildHasherDefault;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use clearway_base::Prefix;
 use clearway_channel::{
     Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes,
 };
@@ -77,6 +78,19 @@ impl TcpPortId {
     pub fn as_u32(self) -> u32 {
         self.0
     }
+}
+
+/// How a TCP port is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcpPortOptions {
+    /// Other channels of this user may have the port besides, if they say so, too (SO_REUSEPORT):
+    /// those that listen share the connections that come, each by a hash of its addresses and
+    /// ports. They have to be at one engine ([`Options::engine`](crate::Options::engine)).
+    pub shared: bool,
+    /// Where the port's peers are; anywhere if empty, and at most 32 prefixes. To all others it is
+    /// as if nobody listened there, and it connects to none of them
+    /// ([`Code::Denied`](crate::Code::Denied)). Nobody else has the port for them.
+    pub peers: Vec<Prefix>,
 }
 
 /// What can be set for a connection.

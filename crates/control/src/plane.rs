@@ -298,7 +298,7 @@ impl Plane {
             Request::Unlisten(unlisten) => self.unlisten(session, unlisten),
             Request::OpenVif(open) => self.open_vif(session, &open),
             Request::OpenCapture(open) => self.open_capture(session, &open),
-            Request::OpenTcpPort(open) => self.open_tcp_port(session, open),
+            Request::OpenTcpPort(open) => self.open_tcp_port(session, &open),
             Request::CloseVif(close) => self.close_vif(session, close),
             Request::RevokeVif(revoke) => self.revoke_vif(session, revoke),
             Request::Status(_) | Request::Ping(_) | Request::Reload(_) => return Some(request),

@@ -9,11 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use clearway_base::Prefix;
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
-use clearway_engine::Request;
+use clearway_engine::{Request, TcpPortSpec};
 use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
 use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
 use clearway_wire::{checksum::Sum, ethernet, icmpv4, ipv4, protocol};
+use world::pair::restore;
 use world::tcp::{Peer, bytes, spec};
 use world::{App, Place, SIZES, World, address, events};
 
@@ -180,6 +182,70 @@ fn apps_of_one_host_share_a_port() {
         (0..4).map(|client| port(&mut world, here, CLIENT_PORT + 100 + client)).collect();
     let had = talk(&mut world, &mut later, &mut servers);
     assert_eq!(had.each_ref().map(BTreeMap::len), [0, 4]);
+}
+
+/// A host's addresses, of both families.
+fn both(host: usize) -> [IpAddr; 2] {
+    [address(host), format!("fd00::{}", host + 1).parse().expect("one")]
+}
+
+/// An app whose port is at all addresses of its host, and for peers of one prefix.
+fn port_for(world: &mut World, host: usize, port: u16, peers: Prefix) -> Peer {
+    let app = world.attach(host, SIZES);
+    let mac = world.hosts[host].mac;
+    let [mut all, v6] = both(host).map(|own| spec(mac, None, SocketAddr::new(own, port)));
+    all.rights.receive.extend(v6.rights.receive);
+    all.rights.transmit.extend(v6.rights.transmit);
+    let number = app.channel + 100;
+    world.open_tcp_port(&app, number, TcpPortSpec { address: None, peers: vec![peers], ..all });
+    Peer::of(app, number)
+}
+
+/// To all others it is as if nobody listened there, and they are not connected to either; that
+/// holds when the engine has been made again, too.
+#[test]
+fn a_port_is_for_peers_of_some_prefixes() {
+    let mut world = World::at_switch(2, &[1, 1]);
+    for host in 0..2 {
+        world.set_addresses(host, both(host).into_iter().zip([24, 64]).collect());
+    }
+    for (number, named) in both(0).into_iter().enumerate() {
+        let other = both(0)[1 - number];
+        let at = SERVER_PORT + number as u16;
+        let mut server = port_for(&mut world, 1, at, Prefix::new(named, 128));
+        server.listen();
+        world.turn();
+        for restored in [false, true] {
+            if restored {
+                restore(&mut world, 1);
+            }
+            for (from, to) in both(0).into_iter().zip(both(1)) {
+                let of_client = CLIENT_PORT + 10 * number as u16 + u16::from(restored);
+                let from_at = SocketAddr::new(from, of_client);
+                let mut client = Peer::at(&mut world, 0, from_at, SIZES);
+                client.connect(SocketAddr::new(to, at));
+                world.turn_until(|_| {
+                    client.poll();
+                    client.id != 0 || client.end.is_some()
+                });
+                let expected = (from == other).then_some(Code::Refused);
+                assert_eq!(client.end, expected, "{from} where {named} is welcome");
+                world.post(0, Request::RemoveChannel { channel: client.app.channel });
+            }
+            server.app.submit(&Command::TcpConnect {
+                token: 9,
+                port: server.port,
+                peer: SocketAddr::new(other, CLIENT_PORT),
+            });
+            let denied = Completion::TcpConnectFailed { token: 9, code: Code::Denied };
+            world.turn_until(|_| {
+                server.app.poll();
+                server.app.tcp.contains(&denied)
+            });
+            server.app.tcp.clear();
+        }
+        world.close_vif(&server.app, server.port);
+    }
 }
 
 // ---- networks ----

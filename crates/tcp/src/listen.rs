@@ -95,7 +95,7 @@ impl ListenSocket {
 
     /// True if a peer at this address may connect.
     pub(crate) fn takes(&self, peer: IpAddr) -> bool {
-        self.peers.is_empty() || self.peers.iter().any(|prefix| prefix.contains(peer))
+        Prefix::admit(&self.peers, peer)
     }
 
     /// True if no more can wait to be accepted.

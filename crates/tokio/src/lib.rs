@@ -48,7 +48,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use clearway_client::{Channel, ListenAddress, Options, Token};
+use clearway_client::{Channel, ListenAddress, Options, TcpPortOptions, Token};
 
 pub use calls::Calls;
 pub use lent::Lent;
@@ -83,7 +83,19 @@ impl Tcp {
     /// # Errors
     /// If somebody else has the port, or the daemon's policy does not allow it.
     pub fn listen(&self, address: impl Into<ListenAddress>) -> io::Result<TcpListener> {
-        TcpListener::open(&self.shared, address.into())
+        self.listen_with(address, TcpPortOptions::default())
+    }
+
+    /// The same at a port that is taken with options.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen).
+    pub fn listen_with(
+        &self,
+        address: impl Into<ListenAddress>,
+        options: TcpPortOptions,
+    ) -> io::Result<TcpListener> {
+        TcpListener::open(&self.shared, address.into(), options)
     }
 
     /// Opens a connection, from a port that is free. If the future is dropped, there is none.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use clearway_client::{ListenAddress, TcpPort};
+use clearway_client::{ListenAddress, TcpPort, TcpPortOptions};
 
 use crate::TcpStream;
 use crate::shared::Shared;
@@ -24,9 +24,13 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    pub(crate) fn open(shared: &Arc<Shared<Sockets>>, address: ListenAddress) -> io::Result<Self> {
+    pub(crate) fn open(
+        shared: &Arc<Shared<Sockets>>,
+        address: ListenAddress,
+        options: TcpPortOptions,
+    ) -> io::Result<Self> {
         let mut state = shared.enter();
-        let port = state.channel.tcp_bind(address)?;
+        let port = state.channel.tcp_bind_with(address, options)?;
         state.add_port(port.id);
         let listener = Self { shared: Arc::clone(shared), port };
         let listening = state.channel.tcp_listen(port.id, BACKLOG);

@@ -200,7 +200,7 @@ fn spec(mac: MacAddress, at: SocketAddr) -> TcpPortSpec {
         mac,
         ..VifSpec::default()
     };
-    TcpPortSpec { address: None, port, rights }
+    TcpPortSpec { address: None, port, peers: Vec::new(), rights }
 }
 
 fn refused(code: Code) -> Error {

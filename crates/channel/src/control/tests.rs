@@ -25,6 +25,12 @@ fn requests() -> Vec<Request> {
         Request::Status(Empty {}),
         Request::Ping(ping()),
         Request::OpenVif(OpenVif { receive: vec!["udp dst port 5353".into()], ..open_vif() }),
+        Request::OpenTcpPort(OpenTcpPort {
+            port: 7,
+            shared: true,
+            peers: ["10.0.0.0/8", "fd00::/8"].map(|text| text.parse().unwrap()).to_vec(),
+            ..OpenTcpPort::default()
+        }),
         Request::OpenVif(OpenVif {
             transmit: Some(vec!["ether proto 0x88a2".into()]),
             copies: vec!["ether broadcast".into()],
@@ -129,6 +135,14 @@ fn what_is_not_a_request_is_refused() {
     ];
     for packet in refused {
         assert!(Request::parse(packet).is_err(), "{}", String::from_utf8_lossy(packet));
+    }
+    let ports = [
+        OpenTcpPort::default(),
+        OpenTcpPort { port: 7, peers: vec!["::".parse().unwrap(); 33], ..OpenTcpPort::default() },
+    ];
+    for port in ports {
+        let request = serde_json::to_vec(&Request::OpenTcpPort(port)).unwrap();
+        assert!(Request::parse(&request).is_err());
     }
     for app in ["", "new\nline", &"x".repeat(65)] {
         let attach = Request::Attach(Attach::new(app, None, Sizes::default()));

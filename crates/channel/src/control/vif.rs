@@ -5,12 +5,15 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use clearway_base::Prefix;
 use serde::{Deserialize, Serialize};
 
 use super::{APP_NAME_BYTES_MAX, ParseError, range};
 
 /// The most filters in one list of a request.
 pub const FILTERS_MAX: usize = 64;
+/// The most prefixes that the peers of a TCP port may be of.
+pub const PEER_PREFIXES_MAX: usize = 32;
 /// The longest filter, in bytes.
 pub const FILTER_BYTES_MAX: usize = 1024;
 
@@ -40,7 +43,7 @@ pub struct OpenVif {
 
 /// Takes a TCP port of the host's, which is the app's until it closes it: from the kernel's
 /// programs, and from all other apps. It listens there, or connects from there, by its ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenTcpPort {
     /// One of the host's addresses on the NIC of the channel's engine; all of them if absent.
@@ -52,6 +55,11 @@ pub struct OpenTcpPort {
     /// that listen share the connections that come.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub shared: bool,
+    /// Where its peers may be, who connect to it and to whom it connects; anywhere if empty. At
+    /// most [`PEER_PREFIXES_MAX`]. The port is the app's for other peers, too: to them it is as if
+    /// nobody listened there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<Prefix>,
 }
 
 /// The TCP port that the app has.
@@ -166,7 +174,13 @@ impl OpenVif {
 impl OpenTcpPort {
     pub(super) fn check(&self) -> Result<(), ParseError> {
         // RFC 6335, section 6: port 0 is reserved.
-        if self.port == 0 { range("port", "1 to 65535") } else { Ok(()) }
+        if self.port == 0 {
+            return range("port", "1 to 65535");
+        }
+        if self.peers.len() > PEER_PREFIXES_MAX {
+            return range("peers", "at most 32 prefixes");
+        }
+        Ok(())
     }
 }
 

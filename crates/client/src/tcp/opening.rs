@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
 use clearway_channel::{Code, Command};
 
-use super::{Attempt, Connection, SEND_PARTS, TcpId, TcpPort, TcpPortId, ended};
+use super::{Attempt, Connection, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, ended};
 use crate::address::{ListenAddress, ToPeers};
 use crate::session::unexpected;
 use crate::{Awaited, Channel, Error, Token, VifId};
@@ -20,30 +20,28 @@ impl Channel {
     /// Takes a TCP port: nobody else on this host has it until it is closed. Port 0 stands for any
     /// that is free.
     pub fn tcp_bind(&mut self, address: impl Into<ListenAddress>) -> Result<TcpPort, Error> {
-        self.tcp_bind_at(address.into(), false)
+        self.tcp_bind_with(address, TcpPortOptions::default())
     }
 
-    /// Takes a TCP port that other channels of this user may have besides, if they take it by this
-    /// call, too (SO_REUSEPORT): those that listen share the connections that come, each by a hash
-    /// of its addresses and ports. They have to be at one engine ([`Options::engine`]).
-    ///
-    /// [`Options::engine`]: crate::Options::engine
-    pub fn tcp_bind_shared(&mut self, address: impl Into<ListenAddress>) -> Result<TcpPort, Error> {
-        self.tcp_bind_at(address.into(), true)
-    }
-
-    fn tcp_bind_at(&mut self, at: ListenAddress, shared: bool) -> Result<TcpPort, Error> {
-        let ListenAddress { address, port } = at;
+    /// The same, with options.
+    pub fn tcp_bind_with(
+        &mut self,
+        address: impl Into<ListenAddress>,
+        options: TcpPortOptions,
+    ) -> Result<TcpPort, Error> {
+        let ListenAddress { address, port } = address.into();
+        let TcpPortOptions { shared, peers } = options;
+        let mut open = OpenTcpPort { address, port, shared, peers };
         if port != 0 {
-            return self.tcp_open_port(OpenTcpPort { address, port, shared });
+            return self.tcp_open_port(&open);
         }
         // RFC 6056, section 3.3.1: simple port randomization.
         let (first, count) = (*DYNAMIC_PORTS.start(), DYNAMIC_PORTS.len() as u64);
         let random = RandomState::new();
         let mut result = Err(Error::WouldBlock);
         for attempt in 0..PORTS_TRIED {
-            let port = first + (random.hash_one(attempt) % count) as u16;
-            result = self.tcp_open_port(OpenTcpPort { address, port, shared });
+            open.port = first + (random.hash_one(attempt) % count) as u16;
+            result = self.tcp_open_port(&open);
             let is_taken = |code| matches!(code, Code::AddressInUse | Code::Refused);
             if !matches!(&result, Err(Error::Refused { code, .. }) if is_taken(*code)) {
                 break;
@@ -52,8 +50,8 @@ impl Channel {
         result
     }
 
-    fn tcp_open_port(&mut self, open: OpenTcpPort) -> Result<TcpPort, Error> {
-        match self.request(&Request::OpenTcpPort(open))? {
+    fn tcp_open_port(&mut self, open: &OpenTcpPort) -> Result<TcpPort, Error> {
+        match self.request(&Request::OpenTcpPort(open.clone()))? {
             Reply::TcpPortOpened(opened) => {
                 let port = TcpPort { id: TcpPortId(opened.number), address: opened.address };
                 self.tcp.ports.insert(port.id, port);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clearway_channel::Code;
 
-use super::{TcpBytes, TcpId, TcpOption, TcpPort};
+use super::{TcpBytes, TcpId, TcpOption, TcpPort, TcpPortOptions};
 use crate::address::{ListenAddress, ToPeers};
 use crate::{Channel, Error, Options, SendBuffer};
 
@@ -67,10 +67,13 @@ impl Tcp {
         self.listen_at(port)
     }
 
-    /// The same at a port that other channels of this user share
-    /// ([`Channel::tcp_bind_shared`]).
-    pub fn listen_shared(&self, address: impl Into<ListenAddress>) -> Result<TcpListener, Error> {
-        let port = self.channel().tcp_bind_shared(address)?;
+    /// The same at a port that is taken with options.
+    pub fn listen_with(
+        &self,
+        address: impl Into<ListenAddress>,
+        options: TcpPortOptions,
+    ) -> Result<TcpListener, Error> {
+        let port = self.channel().tcp_bind_with(address, options)?;
         self.listen_at(port)
     }
 

@@ -65,24 +65,26 @@ impl Plane {
 
     /// Whose a TCP port is is decided as of an interface with the same filters, by the same rules,
     /// registry, claims and steering. What comes there is the engine's TCP's.
-    pub(super) fn open_tcp_port(&mut self, session: u64, open: OpenTcpPort) -> Result<(), Refusal> {
+    pub(super) fn open_tcp_port(
+        &mut self,
+        session: u64,
+        open: &OpenTcpPort,
+    ) -> Result<(), Refusal> {
         let Some(asks) = self.sessions.get(&session) else { return Ok(()) };
         let granted = self.granted(asks)?;
         let nic = &self.nics[granted.nic];
         nic.may_have_vifs()?;
-        let OpenTcpPort { address, port, shared } = open;
+        let OpenTcpPort { address, port, shared, .. } = *open;
         if let Some(address) = address.filter(|one| nic.addresses().all(|own| own != *one)) {
             let text = format!("NIC {} does not have the address {address}", nic.name);
             return Err(refusal(Code::AddressUnavailable, text));
         }
         let place = self.place_of_vif(granted.nic);
-        let receive = vec![filter_of_port(open, place.vlan)];
-        let wanted = OpenVif { receive, ..OpenVif::default() };
-        let grant = self.accounts.grant_vif(&asks.peer, &wanted, &place, place.mac)?;
+        let grant = self.accounts.grant_tcp_port(&asks.peer, open, &place)?;
         self.accounts.open_vif(&asks.peer)?;
         let rights = grant.spec();
         let texts = Arc::clone(&rights.texts);
-        let spec = TcpPortSpec { address, port, rights };
+        let spec = TcpPortSpec { address, port, peers: open.peers.clone(), rights };
         let opening = self.vifs.open_tcp_port(granted.owner, spec, shared);
         let every = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let tcp = Some(SocketAddr::new(address.unwrap_or(every), port));
@@ -392,13 +394,6 @@ impl Granted {
         let mtu = nic.interface.mtu.into();
         VifOpened { vif: number, mac: Mac(mac), mtu, receive, transmit, copies }
     }
-}
-
-/// What comes to a TCP port, in the words of filters.
-fn filter_of_port(open: OpenTcpPort, vlan: Option<u16>) -> String {
-    let tag = vlan.map_or(String::new(), |vlan| format!("vlan {vlan} and "));
-    let host = open.address.map_or("own".to_owned(), |address| address.to_string());
-    format!("{tag}dst host {host} and tcp dst port {}", open.port)
 }
 
 /// An Ethernet address that no vendor gave away: of one station, and locally administered (IEEE

@@ -9,6 +9,7 @@
 mod ports;
 mod rights;
 mod station;
+mod tcp_port;
 mod wanted;
 
 use std::collections::HashSet;
@@ -104,20 +105,25 @@ impl Accounts {
         let own = rights.station(open, place, generated)?;
         let wanted = Wanted::read(open, place, own.as_ref())?;
         rights.check(&wanted, place, own.as_ref())?;
-        station::check_reserved(&wanted.receive, &wanted.transmit, place)?;
-        let ports = self.ports_of_vif(&wanted.receive, &wanted.transmit, place, own.is_some())?;
+        let grant = self.granted(wanted, place, own.is_some())?;
         Ok(Grant {
-            receive: wanted.receive,
-            copies: wanted.copies,
-            transmit: wanted.transmit,
-            ports,
             priority: open.priority,
             mac: own.as_ref().map_or(place.mac, |own| own.mac),
             has_own_mac: own.is_some(),
             is_kernels_neighbour: own.is_some() && rights.may_take_from_kernel(open),
             address: own.and_then(|own| own.address),
             rate_frames_per_s: rights.rate_frames_per_s(),
+            ..grant
         })
+    }
+
+    /// What its user may have is granted, if it is none of the host's services' and about ports that
+    /// can be claimed; with the NIC's Ethernet address.
+    fn granted(&self, wanted: Wanted, place: &Place, has_own_mac: bool) -> Result<Grant, Refusal> {
+        let Wanted { receive, copies, transmit } = wanted;
+        station::check_reserved(&receive, &transmit, place)?;
+        let ports = self.ports_of_vif(&receive, &transmit, place, has_own_mac)?;
+        Ok(Grant { receive, copies, transmit, ports, mac: place.mac, ..Grant::default() })
     }
 
     /// The ports of the host's addresses that an interface with these filters is about. Frames to

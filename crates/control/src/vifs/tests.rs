@@ -393,7 +393,7 @@ fn a_nic_has_room_for_some_captures() {
 fn an_app_has_a_tcp_port_once() {
     let mut host = Host::new();
     let mut open = |channel, address, port| {
-        let spec = TcpPortSpec { address, port, rights: spec(port) };
+        let spec = TcpPortSpec { address, port, peers: Vec::new(), rights: spec(port) };
         host.vifs.open_tcp_port(owner(0, channel), spec, false)
     };
     let address = Some(std::net::IpAddr::from([10, 0, 0, 1]));
@@ -408,7 +408,7 @@ fn an_app_has_a_tcp_port_once() {
 
 /// What comes of asking for a port, as far as the registry has to do with it.
 fn ask_for_port(vifs: &mut Vifs, owner: VifOwner, is_shared: bool) -> Result<u32, VifError> {
-    let spec = TcpPortSpec { address: None, port: 80, rights: spec(80) };
+    let spec = TcpPortSpec { address: None, port: 80, peers: Vec::new(), rights: spec(80) };
     core::iter::from_fn(|| vifs.poll_step()).for_each(drop);
     vifs.open_tcp_port(owner, spec, is_shared)?;
     while vifs.is_checking() {

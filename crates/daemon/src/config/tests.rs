@@ -76,7 +76,8 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     assert_eq!(config.policy.groups, [400]);
     assert_eq!(config.policy.ports[0].allow, [80..=80, 8000..=8999]);
     assert!(config.policy.ports[1].people.anybody);
-    let [machines, printers] = &config.policy.vifs[..] else { panic!("two rules") };
+    let [machines, printers, ports] = &config.policy.vifs[..] else { panic!("three rules") };
+    assert!(ports.people.anybody && ports.receive[0].text().contains("src net"));
     assert_eq!((machines.receive.len(), machines.own_addresses.len()), (2, 1));
     assert!(machines.copies && machines.captures && machines.send.is_none());
     assert_eq!((machines.rate_frames_per_s, machines.vifs_max), (Some(100_000), Some(16)));

@@ -68,6 +68,7 @@ impl Tcp {
             _ if backlog == 0 => self.unlisten(common, now, number),
             Some(listener) => self.stack.set_listener(listener, backlog, settings),
             None => {
+                let peers = port.spec.peers.clone();
                 let (address, port) = (port.spec.address, port.spec.port);
                 let mtu = common.host.own().mtu();
                 let beside = self.stack.listeners_on(address, port).next();
@@ -75,7 +76,10 @@ impl Tcp {
                     Some(other) => self.stack.listen_beside(other, backlog, settings),
                     None => self.stack.listen(address, port, backlog, mtu, settings),
                 };
-                self.ports.set_listener(number, listener.ok());
+                if let Ok(listener) = listener {
+                    self.stack.set_listener_peers(listener, peers);
+                    self.ports.set_listener(number, Some(listener));
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{SECOND, Time};
+use clearway_base::{Prefix, SECOND, Time};
 use clearway_channel::{Code, Completion};
 use clearway_wire::protocol;
 
@@ -63,6 +63,9 @@ impl Tcp {
         }
         let refusal = self.ports.refusal(channel, number);
         let port = self.ports.of(channel, number).ok_or(refusal)?;
+        if !Prefix::admit(&port.spec.peers, remote.ip()) {
+            return Err(Code::Denied);
+        }
         let interface = common.host.own();
         let is_of_family = |address: &IpAddr| address.is_ipv4() == remote.is_ipv4();
         let address = match port.spec.address {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use clearway_base::Time;
+use clearway_base::{Prefix, Time};
 use clearway_channel::{Code, Completion};
 use clearway_classify::directory::EntryId;
 use clearway_tcp::Listener;
@@ -26,7 +26,11 @@ pub struct TcpPortSpec {
     pub address: Option<IpAddr>,
     /// The port.
     pub port: u16,
-    /// What is received there, and what may be sent from there, which nobody else may.
+    /// Where its peers may be, who connect to it and to whom it connects; anywhere if there is
+    /// nothing.
+    pub peers: Vec<Prefix>,
+    /// What is received there, and what may be sent from there, which nobody else may: of all
+    /// peers, so that nobody has the port for others.
     pub rights: VifSpec,
 }
 

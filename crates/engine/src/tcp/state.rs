@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::state::{Invalid, ensure};
-use clearway_base::{SlotId, Time};
+use clearway_base::{Prefix, SlotId, Time};
 use clearway_channel::Code;
+use clearway_channel::control::PEER_PREFIXES_MAX;
 use clearway_tcp::{Counters, Listener, Saved, Stack};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,8 @@ pub struct TcpPortState {
     pub port: u16,
     /// Its listener's key, as a number, if the app listens.
     pub listener: Option<u64>,
+    /// Where its peers may be; anywhere if there is nothing.
+    pub peers: Vec<Prefix>,
     /// What is received there, and what may be sent from there.
     pub rights: VifSpecState,
 }
@@ -191,6 +194,7 @@ impl Ports {
                 address: port.spec.address,
                 port: port.spec.port,
                 listener: port.listener.map(Listener::to_bits),
+                peers: port.spec.peers.clone(),
                 rights: port.spec.rights.save(),
             })
             .collect();
@@ -206,10 +210,11 @@ impl Ports {
     ) -> Result<Self, Invalid> {
         let mut ports = Self::default();
         for saved in saved {
-            let TcpPortState { number, channel, address, port, listener, rights } = saved;
+            let TcpPortState { number, channel, address, port, listener, peers, rights } = saved;
             ensure(channels.peek(channel).is_some(), "a TCP port of nobody")?;
             ensure(ports.is_free(number), "a TCP port that is there twice")?;
-            let spec = TcpPortSpec { address, port, rights: rights.restore()? };
+            ensure(peers.len() <= PEER_PREFIXES_MAX, "too many prefixes of peers")?;
+            let spec = TcpPortSpec { address, port, peers, rights: rights.restore()? };
             ports.insert(switch, channel, number, spec);
             let Some(bits) = listener else { continue };
             let found = stack.listeners_on(address, port).find(|one| one.to_bits() == bits);

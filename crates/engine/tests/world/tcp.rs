@@ -142,7 +142,7 @@ pub fn spec(mac: MacAddress, vlan: Option<u16>, at: SocketAddr) -> TcpPortSpec {
         mac,
         ..VifSpec::default()
     };
-    TcpPortSpec { address: Some(address), port, rights }
+    TcpPortSpec { address: Some(address), port, peers: Vec::new(), rights }
 }
 
 pub fn bytes(count: usize, seed: usize) -> Vec<u8> {

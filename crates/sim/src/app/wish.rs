@@ -139,15 +139,11 @@ impl App {
                 }))
             }
             (Wish::OpenTcpPort, Role::StreamServer { port }) if self.wants_port() => {
-                Some(Request::OpenTcpPort(OpenTcpPort {
-                    address: None,
-                    port: *port,
-                    shared: false,
-                }))
+                Some(Request::OpenTcpPort(OpenTcpPort { port: *port, ..OpenTcpPort::default() }))
             }
             (Wish::OpenTcpPort, Role::StreamClient { .. }) if self.wants_port() => {
                 let port = 10_000 + (self.id % 50_000) as u16;
-                Some(Request::OpenTcpPort(OpenTcpPort { address: None, port, shared: false }))
+                Some(Request::OpenTcpPort(OpenTcpPort { port, ..OpenTcpPort::default() }))
             }
             (Wish::OpenVif, Role::Capture) if self.vif.is_none() => {
                 Some(Request::OpenCapture(OpenCapture::default()))

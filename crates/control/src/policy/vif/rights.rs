@@ -208,6 +208,15 @@ impl<'a> Rights<'a> {
         self.check_list("receive", &wanted.copies, &receive, place)
     }
 
+    /// Whether something of what is wanted to be received is allowed.
+    pub(super) fn allow_some(&self, wanted: &Wanted, place: &Place) -> bool {
+        let Some(rule) = self.rule() else { return true };
+        let allowed = expanded(&rule.receive, place);
+        let allowed: Vec<&Clause> = allowed.iter().flat_map(Filter::clauses).collect();
+        let mut wanted = wanted.receive.iter().flat_map(Filter::clauses);
+        wanted.any(|wanted| allowed.iter().any(|one| one.intersection(wanted).is_some()))
+    }
+
     fn check_list(
         &self,
         verb: &str,

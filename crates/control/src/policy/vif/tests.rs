@@ -1,4 +1,4 @@
-use clearway_channel::control::{InterfaceAddress, Mac, MacChoice};
+use clearway_channel::control::{InterfaceAddress, Mac, MacChoice, OpenTcpPort};
 use clearway_classify::filter::ALTERNATIVES_MAX;
 
 use super::rights::NAMED_MAX;
@@ -516,4 +516,54 @@ fn rules_about_ports_are_about_their_addresses_protocol_and_tag() {
             assert!(!ask(wrong), "{here}: {wrong}");
         }
     }
+}
+
+fn tcp_port(accounts: &Accounts, user: u32, port: u16, peers: &[&str]) -> Result<Grant, String> {
+    let peers = peers.iter().map(|text| text.parse().expect("a prefix")).collect();
+    let open = OpenTcpPort { port, peers, ..OpenTcpPort::default() };
+    let granted = accounts.grant_tcp_port(&peer(user), &open, &place());
+    granted.map_err(|refusal| refusal.message)
+}
+
+/// It is granted whole, for whichever peers; and nobody is told of fewer peers where these are not
+/// what is missing.
+#[test]
+fn a_tcp_port_for_some_peers_is_the_whole_port() {
+    let accounts = accounts(vec![]);
+    let whole = tcp_port(&accounts, 7, 8080, &[]).expect("unprivileged");
+    assert_eq!(
+        texts(&whole.receive),
+        ["10.0.0.2", "fd00::2"]
+            .map(|own| canonical(&format!("dst host {own} and tcp dst port 8080")))
+    );
+    assert_eq!((whole.ports.len(), whole.mac, whole.has_own_mac), (2, NIC, false));
+    for peers in [&["10.0.0.0/8"][..], &["10.1.0.0/16", "fd00::/8"], &["0.0.0.0/0"]] {
+        assert_eq!(tcp_port(&accounts, 7, 8080, peers), Ok(whole.clone()), "{peers:?}");
+    }
+    let message = tcp_port(&accounts, 7, 80, &[]).expect_err("privileged");
+    assert!(message.contains("user 7 may not receive") && !message.contains("peers"), "{message}");
+}
+
+/// The networks of a rule are those that the peers have to be in, at both ends of a connection.
+#[test]
+fn a_rule_says_where_the_peers_of_a_tcp_port_are() {
+    let own = "dst host own and tcp dst portrange 8000-8999";
+    let rules = [format!("{own} and src net 10.0.0.0/8"), format!("{own} and src net fd00::/16")];
+    let mut rule = rule(7, &rules.each_ref().map(String::as_str));
+    let by_rule = accounts(vec![rule.clone()]);
+    let granted = |port, peers: &[&str]| tcp_port(&by_rule, 7, port, peers).is_ok();
+    assert!(granted(8080, &["10.0.0.0/8"]) && granted(8080, &["10.1.0.0/16", "fd00::9"]));
+    assert!(!granted(8080, &["11.0.0.0/8"]) && !granted(8080, &["10.0.0.0/7"]));
+    assert!(!granted(8080, &["10.1.0.0/16", "fd01::/16"]), "not all of them");
+    assert!(!granted(80, &["10.0.0.0/8"]));
+    let message = tcp_port(&by_rule, 7, 8080, &[]).expect_err("from anywhere");
+    assert!(message.contains("src net 10.0.0.0/8"), "{message}");
+    assert!(message.ends_with("; or name fewer peers (`peers`) of the port"), "{message}");
+    assert!(tcp_port(&by_rule, 500, 80, &[]).is_ok(), "the daemon's own user");
+    // What may be sent counts as well.
+    rule.send = Some(templates(&["src host own and tcp src port 8080 and dst net 10.1.0.0/16"]));
+    let by_rule = accounts(vec![rule]);
+    assert!(tcp_port(&by_rule, 7, 8080, &["10.1.0.0/16"]).is_ok());
+    let message = tcp_port(&by_rule, 7, 8080, &["10.0.0.0/8"]).expect_err("to fewer");
+    assert!(message.contains("may not send"), "{message}");
 }
