@@ -307,12 +307,13 @@ impl Receive {
         }
     }
 
-    /// RFC 2883, section 4: what "has been received more than once" is reported in the first block.
+    /// RFC 2883, section 4: the first "duplicate contiguous sequence of data" of a segment is
+    /// reported in the first block, be it all of the segment or a part.
     fn note_duplicate(&mut self, whole: &Range<u64>, wanted: &Range<u64>) {
         if whole.start < self.next {
             self.duplicate = Some(whole.start..whole.end.min(self.next));
-        } else if !wanted.is_empty() && self.queue.missing(wanted).is_none() {
-            self.duplicate = Some(wanted.clone());
+        } else if let Some(known) = self.queue.known(wanted) {
+            self.duplicate = Some(known);
         }
     }
 

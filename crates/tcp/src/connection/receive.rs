@@ -143,7 +143,8 @@ impl Connection {
     }
 
     fn acknowledge_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
-        if self.sack {
+        // RFC 2883 is about data: a SYN is challenged, and nothing more is said of it.
+        if self.sack && !flags.contains(Flags::SYN) {
             self.rcv.note_old(start, length);
         }
         // Data is most often sent again for want of an acknowledgement. What has no length is

@@ -280,6 +280,25 @@ cases! {
         < . 1001:2001(1000) ack 1
         > . 1:1(0) ack 1 <sack 1001:2001 1001:3001>";
 
+    /// RFC 2883, 4: "Each duplicate contiguous sequence of data received is reported in at most one
+    /// D-SACK block", the first one of a segment that fills several holes here.
+    a_duplicate_within_a_segment_is_reported: established_with("sack", "mss 1000,sackOK") => "
+        < . 1001:3001(2000) ack 1
+        > . 1:1(0) ack 1 <sack 1001:3001>
+        < . 4001:5001(1000) ack 1
+        > . 1:1(0) ack 1 <sack 4001:5001 1001:3001>
+        < . 7001:8001(1000) ack 1
+        > . 1:1(0) ack 1 <sack 7001:8001 4001:5001 1001:3001>
+        < . 1:6001(6000) ack 1
+        > . 1:1(0) ack 6001 <sack 1001:3001 7001:8001>
+        < . 6001:8001(2000) ack 1
+        > . 1:1(0) ack 8001 <sack 7001:8001>";
+
+    /// RFC 2883 is about data: the challenge to a SYN (RFC 5961, 4.2) reports none.
+    a_challenge_reports_no_duplicate: established_with("sack", "mss 1000,sackOK") => "
+        < S 0:0(0) <mss 1000,sackOK>
+        > . 1:1(0) ack 1 <>";
+
     /// RFC 5681, 3.2 with RFC 6675: what is a lie about what was sent counts for nothing.
     blocks_of_what_was_not_sent: established_with("sack", "mss 1000,sackOK") => "
         send 2000
