@@ -1,7 +1,7 @@
 //! What can be set of a host, by name. Names of Linux's `net.ipv4` mean what they mean there.
 
 use clearway_base::{MICROSECOND, SECOND};
-use clearway_tcp::{Config, Cookies, SocketOptions};
+use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
 use crate::Errno;
 use crate::state::State;
@@ -130,10 +130,18 @@ settings! {
         |it, value| it.options.settings.initial_window = value as u32;
     pacing SWITCH, "a window is spread over its round trip",
         |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
-    tcp_slow_start_after_idle SWITCH,
-        "what is not used of a window decays; with 0 it is kept as RFC 7661 has it",
-        |it| i64::from(!it.options.settings.window_validation),
-        |it, value| it.options.settings.window_validation = value == 0;
+    tcp_slow_start_after_idle (0, 2),
+        "a window that is not used: 0 is kept for ever, 1 decays, 2 is kept as RFC 7661 has it",
+        |it| match it.options.settings.unused_window {
+            UnusedWindow::Kept => 0,
+            UnusedWindow::Decays => 1,
+            UnusedWindow::Validated => 2,
+        },
+        |it, value| it.options.settings.unused_window = match value {
+            0 => UnusedWindow::Kept,
+            1 => UnusedWindow::Decays,
+            _ => UnusedWindow::Validated,
+        };
     rto_initial_us US, "the retransmission timeout before a round trip is measured",
         |it| us(it.options.settings.rto_initial_ns),
         |it, value| it.options.settings.rto_initial_ns = ns(value);

@@ -147,10 +147,11 @@ fn with_sack() -> Script {
     )
 }
 
-/// One that validates its window, of 36 segments, all of which have arrived.
-fn with_a_window_of_36() -> Script {
-    host().play(
-        "set tcp_sack 1; set tcp_slow_start_after_idle 0
+/// One with a window of 36 segments, all of which have arrived, and `after_idle` as
+/// tcp_slow_start_after_idle.
+fn with_a_window_of_36(after_idle: u8) -> Script {
+    host().play(&format!(
+        "set tcp_sack 1; set tcp_slow_start_after_idle {after_idle}
         socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
         < S 0:0(0) win 65535 <mss 1000,sackOK>; > S. 0:0(0) ack 1
         +0.1 < . 1:1(0) ack 1 win 65408; accept 3 = 4; nonblock 4 = 0; write 4 26000 = 26000
@@ -158,8 +159,8 @@ fn with_a_window_of_36() -> Script {
         +0.1 < . 1:1(0) ack 10001 win 65408
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
         > P. 25001:26001(1000) ack 1
-        +0.1 < . 1:1(0) ack 26001 win 65408; tcp_info 4 snd_cwnd = 36",
-    )
+        +0.1 < . 1:1(0) ack 26001 win 65408; tcp_info 4 snd_cwnd = 36"
+    ))
 }
 
 cases! {
@@ -488,7 +489,7 @@ cases! {
         tcp_info 4 snd_cwnd = 10";
 
     /// RFC 7661, sections 4.3 and 4.4.1: the window stays, and a loss leaves half of what was sent.
-    window_kept_while_idle: with_a_window_of_36() => "
+    window_kept_while_idle: with_a_window_of_36(2) => "
         +2 write 4 20000 = 20000
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
         > *
@@ -499,9 +500,20 @@ cases! {
         tcp_info 4 snd_ssthresh = 10";
 
     /// RFC 7661, section 4.4.3: half of it is left after five minutes.
-    window_kept_for_five_minutes: with_a_window_of_36() => "
+    window_kept_for_five_minutes: with_a_window_of_36(2) => "
         +301 write 4 20000 = 20000
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
         > . 43001:44001(1000) ack 1
         tcp_info 4 snd_cwnd = 18";
+
+    /// With tcp_slow_start_after_idle of 0 Linux keeps the window, however long it is not used.
+    window_kept_for_ever: with_a_window_of_36(0) => "
+        +1000 write 4 36000 = 36000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > P. 61001:62001(1000) ack 1
+        tcp_info 4 snd_cwnd = 36
+        +0.1 < . 1:1(0) ack 26001 win 65408 <sack 27001:30001>
+        > . 26001:27001(1000) ack 1
+        tcp_info 4 snd_ssthresh = 26";
 }

@@ -123,10 +123,8 @@ pub struct Settings {
     pub initial_window: u32,
     /// A window is spread over its round trip. The delay-based control needs it.
     pub pacing: bool,
-    /// A window that is not used is kept for five minutes, and a loss makes it half of what was
-    /// used (RFC 7661). Else it is halved with each retransmission timeout without anything to send
-    /// (RFC 2861), as with Linux: without pacing a window that was kept leaves as one burst.
-    pub window_validation: bool,
+    /// What becomes of a congestion window that is not used.
+    pub unused_window: UnusedWindow,
     /// Which congestion control.
     pub congestion: Congestion,
 }
@@ -144,6 +142,19 @@ impl Default for IpFields {
     fn default() -> Self {
         Self { hop_limit: 64, traffic_class: 0 }
     }
+}
+
+/// What becomes of a congestion window that is not used. Without pacing one that is kept leaves as
+/// one burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnusedWindow {
+    /// It is halved with each retransmission timeout without anything to send (RFC 2861).
+    #[default]
+    Decays,
+    /// It is kept for ever, which RFC 5681, section 4.1, advises against.
+    Kept,
+    /// It is kept for five minutes, and a loss makes it half of what was used (RFC 7661).
+    Validated,
 }
 
 /// RFC 9293, section 3.8.4.
@@ -198,7 +209,7 @@ impl Default for Settings {
             defer_accept: 0,
             initial_window: 10,
             pacing: false,
-            window_validation: false,
+            unused_window: UnusedWindow::Decays,
             congestion: Congestion::Cubic,
         }
     }
