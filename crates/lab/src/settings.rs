@@ -12,6 +12,7 @@ pub(crate) struct Defaults {
     pub(crate) options: SocketOptions,
     pub(crate) config: Config,
     pub(crate) mtu: u16,
+    pub(crate) is_freebsd: bool,
 }
 
 impl Default for Defaults {
@@ -19,7 +20,7 @@ impl Default for Defaults {
         let mut options = SocketOptions::default();
         // A write is one extent: programs may write byte by byte.
         options.settings.send_extents_max = 1 << 20;
-        Self { options, config: Config::default(), mtu: 1500 }
+        Self { options, config: Config::default(), mtu: 1500, is_freebsd: false }
     }
 }
 
@@ -165,6 +166,12 @@ settings! {
         |it| it.config.ports.0.into(), |it, value| it.config.ports.0 = value as u16;
     local_port_last PORT, "the ports that are chosen: the last",
         |it| it.config.ports.1.into(), |it, value| it.config.ports.1 = value as u16;
+    freebsd SWITCH, "what RFCs leave open is as with FreeBSD, see below",
+        |it| it.is_freebsd.into(),
+        |it, value| {
+            it.is_freebsd = value != 0;
+            it.options.settings.freebsd = value != 0;
+        };
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
@@ -191,6 +198,7 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
     }
     (setting.set)(&mut state.defaults, value);
     state.link.set_mtu(state.defaults.mtu);
+    state.link.set_freebsd(state.defaults.is_freebsd);
     state.sockets.stack_mut().set_config(state.defaults.config);
     Ok(())
 }

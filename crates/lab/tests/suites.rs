@@ -163,6 +163,14 @@ fn with_a_window_of_36(after_idle: u8) -> Script {
     ))
 }
 
+/// One that does as FreeBSD does, and has sent a SYN.
+fn freebsd() -> Script {
+    host().play(
+        "set freebsd 1; set receive_buffer 65536
+         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535",
+    )
+}
+
 cases! {
     // What nobody listens to: RFC 9293, section 3.10.7.1.
 
@@ -516,4 +524,51 @@ cases! {
         +0.1 < . 1:1(0) ack 26001 win 65408 <sack 27001:30001>
         > . 26001:27001(1000) ack 1
         tcp_info 4 snd_ssthresh = 26";
+
+    // What RFCs leave open, and FreeBSD's scripts compare: the setting `freebsd`.
+
+    /// A receive buffer of whole segments, which SO_RCVBUF tells as it is; what an unscaled window
+    /// cannot say of it is a window for resets nevertheless.
+    freebsd_receive_buffer: freebsd() => "
+        get_option 3 rcvbuf = 65536
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1 win 65535
+        get_option 3 rcvbuf = 65700
+        < R 65700:65700(0); > . 1:1(0) ack 1
+        < R 65701:65701(0)
+        < F. 1:1(0) ack 1; > . 1:1(0) ack 2
+        < R 65701:65701(0); > . 1:1(0) ack 2
+        < R 65702:65702(0); get_option 3 error = 0";
+
+    /// Both FINs cross: the acknowledgement of the peer's has this end's again.
+    freebsd_fin_again: freebsd() => "
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
+        shutdown 3 wr = 0; > F. 1:1(0) ack 1
+        +0.1 < F. 1:1(0) ack 1; > F. 1:1(0) ack 2
+        < . 2:2(0) ack 2; tcp_info 3 state = 6";
+
+    /// A reset in CLOSE-WAIT is told as one.
+    freebsd_reset_in_close_wait: freebsd() => "
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
+        < F. 1:1(0) ack 1; > . 1:1(0) ack 2
+        < R 2:2(0); get_option 3 error = 104";
+
+    /// What a router forbids is a refusal.
+    freebsd_prohibited: freebsd() => "
+        icmp prohibited seq 1; get_option 3 error = 0
+        icmp prohibited seq 0; get_option 3 error = 111";
+
+    /// A packet that has run out of hops ends an attempt to connect.
+    freebsd_time_exceeded: freebsd() => "
+        icmp expired seq 1; get_option 3 error = 0
+        icmp expired seq 0; get_option 3 error = 113";
+
+    /// RFC 9293, section 3.8.6.2.2: the largest window that can be said is not silly, and moves with
+    /// each byte as long as there is room.
+    largest_window: host() => "
+        set receive_buffer 65700; set receive_buffer_max 65700; set tcp_window_scaling 0
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 win 65535
+        < . 1:1(0) ack 1 win 10000
+        < . 1:101(100) ack 1; +0.04 > . 1:1(0) ack 101 win 65535
+        < . 101:201(100) ack 1; +0.04 > . 1:1(0) ack 201 win 65435";
 }

@@ -72,6 +72,10 @@ pub struct Settings {
     /// The same when the app takes so much in a round trip that it is worth it. Not more than at
     /// first if this is less.
     pub receive_buffer_bytes_max: u32,
+    /// What RFCs leave open is done as FreeBSD does it, for scripts that compare: the receive buffer
+    /// is rounded up to whole segments, of the MSS, once that is agreed on; the acknowledgement of a
+    /// FIN that crosses one's own has that again; a reset in CLOSE-WAIT is told as a reset.
+    pub freebsd: bool,
     /// Extents that wait to be acknowledged, at most.
     pub send_extents_max: u32,
     /// Small segments are sent even while others are not acknowledged: no Nagle algorithm.
@@ -187,6 +191,7 @@ impl Default for Settings {
             account: 0,
             receive_buffer_bytes: 1 << 17,
             receive_buffer_bytes_max: 6 << 20,
+            freebsd: false,
             send_extents_max: 1024,
             no_delay: false,
             cork: false,

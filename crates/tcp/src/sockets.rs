@@ -250,7 +250,7 @@ impl Sockets {
             return;
         }
         if let Some(status) = self.stack.status(key) {
-            entry.error = fault::of_end(&status).or(entry.error);
+            entry.error = fault::of_end(&status, &entry.options.settings).or(entry.error);
         }
         if entry.is_closed {
             return self.remove_if_over(now, socket, key, owner);
