@@ -81,6 +81,10 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
             let mut options = *state.sockets.options(socket)?;
             set_option(&mut options, level, name, value)?;
             state.sockets.set_options(socket, options)?;
+            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_NODELAY) && number(value)? != 0 {
+                // tcp(7): "setting this option forces an explicit flush", of corked data, too.
+                state.sockets.hurry(socket);
+            }
         }
     }
     Ok(())

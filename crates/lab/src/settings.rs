@@ -13,6 +13,8 @@ pub(crate) struct Defaults {
     pub(crate) config: Config,
     pub(crate) mtu: u16,
     pub(crate) is_freebsd: bool,
+    /// Linux's number of what is one choice here.
+    early_retrans: i64,
 }
 
 impl Default for Defaults {
@@ -20,7 +22,7 @@ impl Default for Defaults {
         let mut options = SocketOptions::default();
         // A write is one extent: programs may write byte by byte.
         options.settings.send_extents_max = 1 << 20;
-        Self { options, config: Config::default(), mtu: 1500, is_freebsd: false }
+        Self { options, config: Config::default(), mtu: 1500, is_freebsd: false, early_retrans: 3 }
     }
 }
 
@@ -129,6 +131,12 @@ settings! {
     initial_window (1, 1000), "segments that are sent before anything is acknowledged",
         |it| it.options.settings.initial_window.into(),
         |it, value| it.options.settings.initial_window = value as u32;
+    tcp_early_retrans (0, 4), "tail loss probes: 3 and 4; else none",
+        |it| it.early_retrans,
+        |it, value| {
+            it.early_retrans = value;
+            it.options.settings.tail_loss_probes = value >= 3;
+        };
     pacing SWITCH, "a window is spread over its round trip",
         |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
     tcp_slow_start_after_idle (0, 2),

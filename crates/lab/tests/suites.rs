@@ -571,4 +571,12 @@ cases! {
         < . 1:1(0) ack 1 win 10000
         < . 1:101(100) ack 1; +0.04 > . 1:1(0) ack 101 win 65535
         < . 101:201(100) ack 1; +0.04 > . 1:1(0) ack 201 win 65435";
+
+    /// tcp_early_retrans: no probe of the end, and then the timeout.
+    no_tail_loss_probe: with_sack() => "
+        set tcp_early_retrans 0
+        socket = 4; nonblock 4 = 0; connect 4 5000 = EINPROGRESS; > S 0:0(0)
+        +0.01 < S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK>; > . 1:1(0) ack 1
+        write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
+        +0.21 > . 1:1001(1000) ack 1";
 }

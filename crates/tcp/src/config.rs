@@ -125,6 +125,8 @@ pub struct Settings {
     pub defer_accept: u8,
     /// Segments that are sent before anything is acknowledged: RFC 6928.
     pub initial_window: u32,
+    /// The end of what is sent is probed for when no acknowledgement comes (RFC 8985, section 7).
+    pub tail_loss_probes: bool,
     /// A window is spread over its round trip. The delay-based control needs it.
     pub pacing: bool,
     /// What becomes of a congestion window that is not used.
@@ -213,6 +215,7 @@ impl Default for Settings {
             fin_wait_ns: 60 * SECOND,
             defer_accept: 0,
             initial_window: 10,
+            tail_loss_probes: true,
             pacing: false,
             unused_window: UnusedWindow::Decays,
             congestion: Congestion::Cubic,

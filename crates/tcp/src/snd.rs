@@ -28,6 +28,8 @@ pub(crate) struct Send {
     queue: ShortQueue<Queued>,
     /// A FIN stands at `end`.
     fin: bool,
+    /// What there is may leave in a segment that is not full.
+    is_hurried: bool,
     scale: u8,
 }
 
@@ -68,6 +70,7 @@ impl Send {
             window_ack: 0,
             queue: ShortQueue::new(),
             fin: false,
+            is_hurried: false,
             scale: 0,
         }
     }
@@ -125,6 +128,7 @@ impl Send {
             window_ack: saved.window_ack,
             queue,
             fin: saved.fin,
+            is_hurried: false,
             scale,
         })
     }
@@ -198,6 +202,12 @@ impl Send {
         debug_assert!(!self.fin);
         self.queue.push_back(Queued { start: self.end, extent });
         self.end += u64::from(extent.length);
+        self.is_hurried = false;
+    }
+
+    /// What there is may leave in a segment that is not full, as long as nothing is appended.
+    pub(crate) const fn hurry(&mut self) {
+        self.is_hurried = true;
     }
 
     /// There will be no more.
@@ -289,7 +299,8 @@ impl Send {
         // "If there is unacknowledged data (i.e., SND.NXT > SND.UNA), then the sending TCP endpoint
         // buffers all user data [...] until the outstanding data has been acknowledged or until
         // [it] can send a full-sized segment". A FIN says that there will be none.
-        self.fin || bytes == 0 || (!eagerness.cork && (eagerness.no_delay || self.next == self.una))
+        let is_free = self.fin || bytes == 0 || self.is_hurried;
+        is_free || (!eagerness.cork && (eagerness.no_delay || self.next == self.una))
     }
 
     #[inline]

@@ -176,6 +176,11 @@ impl Stack {
         self.connections.change(key, |connection| connection.set_settings(settings));
     }
 
+    /// What waits to be sent does not wait for more any longer, not even if it is corked.
+    pub fn hurry(&mut self, key: SlotId) {
+        self.connections.change(key, Connection::hurry);
+    }
+
     /// Acknowledges what comes at once, for a while, and what has come; or as late as may be.
     pub fn set_quick_acks(&mut self, key: SlotId, are_quick: bool) {
         self.connections.change(key, |connection| connection.set_quick_acks(are_quick));
