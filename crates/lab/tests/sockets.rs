@@ -433,9 +433,8 @@ cases! {
         option 4 sndbuf 2000 = 0; get_option 4 sndbuf = 4000
         write 4 3000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         write 4 1 = EAGAIN; poll 4 = 0
-        +0.1 < . 1:1(0) ack 1001; write 4 500 = 500
-        < . 1:1(0) ack 2001; > P. 2001:2501(500) ack 1
-        poll 4 = 4";
+        +0.1 < . 1:1(0) ack 1001; write 4 500 = 500; > P. 2001:2501(500) ack 1
+        < . 1:1(0) ack 2001; poll 4 = 4";
 
     write_waits_for_room: blocking() => "
         option 4 sndbuf 2000 = 0

@@ -31,6 +31,9 @@ pub(crate) struct Send {
     /// What there is may leave in a segment that is not full.
     is_hurried: bool,
     scale: u8,
+    /// The low half of where the last segment ends that was not full: once `una` is there, none is
+    /// outstanding.
+    small_end: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,7 @@ impl Send {
             fin: false,
             is_hurried: false,
             scale: 0,
+            small_end: first as u32,
         }
     }
 
@@ -130,6 +134,7 @@ impl Send {
             fin: saved.fin,
             is_hurried: false,
             scale,
+            small_end: saved.una as u32,
         })
     }
 
@@ -260,6 +265,9 @@ impl Send {
     pub(crate) fn acknowledge(&mut self, ack: u64) {
         debug_assert!(ack <= self.next);
         self.una = ack;
+        if !self.has_small_outstanding() {
+            self.small_end = ack as u32; // so that it is never half of all numbers away
+        }
     }
 
     /// What to send next, `segment_bytes` a segment and `most` bytes in all, if `room` may be sent.
@@ -296,21 +304,30 @@ impl Send {
 
     /// True if what is left, `bytes` of it, may leave in a segment that is not full.
     fn may_be_small(&self, bytes: u64, eagerness: Eagerness) -> bool {
-        // "If there is unacknowledged data (i.e., SND.NXT > SND.UNA), then the sending TCP endpoint
-        // buffers all user data [...] until the outstanding data has been acknowledged or until
-        // [it] can send a full-sized segment". A FIN says that there will be none.
+        // The variant of Minshall to which RFC 9293 refers (appendix A.3), as Linux and others have
+        // it: only what was not full either holds back what is not full. A FIN says that there will
+        // be no more.
         let is_free = self.fin || bytes == 0 || self.is_hurried;
-        is_free || (!eagerness.cork && (eagerness.no_delay || self.next == self.una))
+        is_free || (!eagerness.cork && (eagerness.no_delay || !self.has_small_outstanding()))
     }
 
+    const fn has_small_outstanding(&self) -> bool {
+        self.small_end.wrapping_sub(self.una as u32).cast_signed() > 0
+    }
+
+    /// All up to `end` has been sent; what ends there is not a full segment if `is_small`.
     #[inline]
-    pub(crate) const fn on_sent(&mut self, end: u64) {
+    pub(crate) const fn on_sent(&mut self, end: u64, is_small: bool) {
         self.next = end;
+        if is_small {
+            self.small_end = end as u32;
+        }
     }
 
     /// What has been sent was not taken.
     pub(crate) const fn take_back(&mut self) {
         self.next = self.una;
+        self.small_end = self.una as u32;
     }
 
     /// The next extent that is acknowledged, or, if `all`, not acknowledged either.

@@ -277,7 +277,7 @@ impl Connection {
             at += bytes;
         }
         self.board.push(now, at..payload.end + u64::from(fin));
-        self.snd.on_sent(range.end);
+        self.snd.on_sent(range.end, payload.end - at < bytes && !payload.is_empty());
         let outstanding = range.end - self.snd.una();
         if self.snd.una() >= self.flight.end || outstanding > self.flight.bytes_max {
             self.flight = Flight { bytes_max: outstanding, end: range.end };
