@@ -579,4 +579,26 @@ cases! {
         +0.01 < S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK>; > . 1:1(0) ack 1
         write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         +0.21 > . 1:1001(1000) ack 1";
+
+    /// RFC 1191, section 5: what a router has said to one connection counts for those that open
+    /// later, either way, for ten minutes. Section 6.3: then the link's MTU is tried again. What a
+    /// SYN says is of the link (RFC 6691).
+    a_narrow_path_is_remembered: listening() => "
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        +0.01 < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 1460 = 1460; > P. 1:1461(1460) ack 1
+        icmp too_big 1200 seq 1
+        > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1
+        < R 1:1(0); peer 5001
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        +0.01 < . 1:1(0) ack 1 win 10000; accept 3 = 5; nonblock 5 = 0
+        write 5 1460 = 1460; > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1
+        < . 1:1(0) ack 1461
+        +599.95 < . 1:1(0) ack 1461 win 60000; write 5 13060 = 13060
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 11901:13061(1160) ack 1
+        +0.05 > P. 13061:14521(1460) ack 1
+        < R 1:1(0); peer 5002
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        +0.01 < . 1:1(0) ack 1 win 10000; accept 3 = 6; nonblock 6 = 0
+        write 6 1460 = 1460; > P. 1:1461(1460) ack 1";
 }

@@ -217,6 +217,7 @@ impl Connection {
         self.control = control(&self.settings, bytes);
         self.pacer = Pacer::new(now, bytes);
         self.data_sent = now;
+        self.search_later(now);
         self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
         self.last_heard = now;
         self.watch_for_silence();

@@ -50,7 +50,8 @@ impl Stack {
         };
         let timestamp_offset = self.timestamp_offset(&tuple);
         let connecting = Connecting { local, remote, settings, mtu, isn, timestamp_offset };
-        let connection = Connection::connect(now, &connecting);
+        let mut connection = Connection::connect(now, &connecting);
+        connection.expect_path(self.paths.mtu(now, remote.ip()));
         self.counters.connections_opened += 1;
         self.insert(tuple, connection).ok_or(Error::InUse)
     }
