@@ -13,6 +13,8 @@ use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::{protocol, tcp};
 use std::net::SocketAddr;
 
+use crate::freebsd;
+
 const OWN_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: MacAddress = [2, 0, 0, 0, 0, 2];
 
@@ -31,6 +33,8 @@ pub(crate) enum Heard<'a> {
 pub(crate) struct Link {
     config: Config,
     interface: Interface,
+    /// The options of a SYN are laid out as FreeBSD does it.
+    is_freebsd: bool,
 }
 
 impl Link {
@@ -49,7 +53,7 @@ impl Link {
             receive_checksum: false,
         };
         let interface = Interface::silent(&config);
-        Self { config, interface }
+        Self { config, interface, is_freebsd: false }
     }
 
     pub(crate) fn add_address(&mut self, address: IpAddr, prefix_bits: u8) {
@@ -60,6 +64,10 @@ impl Link {
     pub(crate) fn set_mtu(&mut self, mtu: u16) {
         self.config.mtu = mtu;
         self.interface.reconfigure(&self.config);
+    }
+
+    pub(crate) fn set_freebsd(&mut self, is_freebsd: bool) {
+        self.is_freebsd = is_freebsd;
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
@@ -94,7 +102,7 @@ impl Link {
                 Heard::Segment(arrival, view.payload())
             }
             protocol::ICMPV4 | protocol::ICMPV6 => match self.interface.handle_icmp(now, frame) {
-                Ok(Some(error)) => heard_error(&error),
+                Ok(Some(error)) => heard_error(&error, self.is_freebsd),
                 Ok(None) => Heard::Nothing,
                 Err(_) => Heard::Dropped,
             },
@@ -125,6 +133,10 @@ impl Link {
         let header_length = transmit.repr.length();
         let mut frame = vec![0; at + header_length + payload.len()];
         transmit.repr.emit(&mut frame[at..]);
+        if self.is_freebsd && transmit.repr.flags.contains(tcp::Flags::SYN) {
+            let place = &mut frame[at + tcp::HEADER_LENGTH..at + header_length];
+            freebsd::lay_out(&transmit.repr.options, place);
+        }
         frame[at + header_length..].copy_from_slice(payload);
         tcp::fill_checksum(&mut frame[at..], addresses(from, to));
         path.emit_headers(&mut frame, header_length + payload.len(), transmit.ecn_capable);
@@ -164,10 +176,12 @@ pub(crate) fn frame_of(packet: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What an ICMP error says about a segment.
-fn heard_error<'a>(error: &NetworkError<'_>) -> Heard<'a> {
+fn heard_error<'a>(error: &NetworkError<'_>, is_freebsd: bool) -> Heard<'a> {
     let kind = match error.kind {
         NetworkErrorKind::TooLarge { mtu } => IcmpError::TooBig(mtu),
         NetworkErrorKind::PortUnreachable => IcmpError::Refused,
+        NetworkErrorKind::Prohibited if is_freebsd => IcmpError::Refused,
+        NetworkErrorKind::TimeExceeded if is_freebsd => IcmpError::Prohibited,
         NetworkErrorKind::Prohibited => IcmpError::Prohibited,
         NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => IcmpError::Unreachable,
     };

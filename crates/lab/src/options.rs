@@ -81,6 +81,10 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
             let mut options = *state.sockets.options(socket)?;
             set_option(&mut options, level, name, value)?;
             state.sockets.set_options(socket, options)?;
+            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_NODELAY) && number(value)? != 0 {
+                // tcp(7): "setting this option forces an explicit flush", of corked data, too.
+                state.sockets.hurry(socket);
+            }
         }
     }
     Ok(())
@@ -246,7 +250,8 @@ fn socket_option(
     name: i32,
 ) -> Result<i32, Errno> {
     // Linux tells twice what was set, the half of which is its own.
-    let twice = |bytes: u32| (2 * u64::from(bytes)).min(i32::MAX as u64) as i32;
+    let factor = if state.defaults.is_freebsd { 1 } else { 2 };
+    let told = |bytes: u32| (factor * u64::from(bytes)).min(i32::MAX as u64) as i32;
     Ok(match name {
         libc::SO_TYPE => libc::SOCK_STREAM,
         libc::SO_PROTOCOL => libc::IPPROTO_TCP,
@@ -260,8 +265,13 @@ fn socket_option(
         libc::SO_KEEPALIVE => options.keeps_alive.into(),
         libc::SO_RCVLOWAT => options.receive_bytes_min as i32,
         libc::SO_SNDLOWAT => 1,
-        libc::SO_RCVBUF => twice(options.settings.receive_buffer_bytes),
-        libc::SO_SNDBUF => twice(options.send_buffer_bytes),
+        libc::SO_RCVBUF if state.defaults.is_freebsd => {
+            let info = state.sockets.info(socket);
+            let set = options.settings.receive_buffer_bytes;
+            told(info.map_or(set, |info| info.receive_buffer_bytes))
+        }
+        libc::SO_RCVBUF => told(options.settings.receive_buffer_bytes),
+        libc::SO_SNDBUF => told(options.send_buffer_bytes),
         _ => return Err(Errno::ENOPROTOOPT),
     })
 }

@@ -1,7 +1,7 @@
 //! What can be set of a host, by name. Names of Linux's `net.ipv4` mean what they mean there.
 
 use clearway_base::{MICROSECOND, SECOND};
-use clearway_tcp::{Config, Cookies, SocketOptions};
+use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
 use crate::Errno;
 use crate::state::State;
@@ -12,6 +12,9 @@ pub(crate) struct Defaults {
     pub(crate) options: SocketOptions,
     pub(crate) config: Config,
     pub(crate) mtu: u16,
+    pub(crate) is_freebsd: bool,
+    /// Linux's number of what is one choice here.
+    early_retrans: i64,
 }
 
 impl Default for Defaults {
@@ -19,7 +22,7 @@ impl Default for Defaults {
         let mut options = SocketOptions::default();
         // A write is one extent: programs may write byte by byte.
         options.settings.send_extents_max = 1 << 20;
-        Self { options, config: Config::default(), mtu: 1500 }
+        Self { options, config: Config::default(), mtu: 1500, is_freebsd: false, early_retrans: 3 }
     }
 }
 
@@ -128,12 +131,26 @@ settings! {
     initial_window (1, 1000), "segments that are sent before anything is acknowledged",
         |it| it.options.settings.initial_window.into(),
         |it, value| it.options.settings.initial_window = value as u32;
+    tcp_early_retrans (0, 4), "tail loss probes: 3 and 4; else none",
+        |it| it.early_retrans,
+        |it, value| {
+            it.early_retrans = value;
+            it.options.settings.tail_loss_probes = value >= 3;
+        };
     pacing SWITCH, "a window is spread over its round trip",
         |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
-    tcp_slow_start_after_idle SWITCH,
-        "what is not used of a window decays; with 0 it is kept as RFC 7661 has it",
-        |it| i64::from(!it.options.settings.window_validation),
-        |it, value| it.options.settings.window_validation = value == 0;
+    tcp_slow_start_after_idle (0, 2),
+        "a window that is not used: 0 is kept for ever, 1 decays, 2 is kept as RFC 7661 has it",
+        |it| match it.options.settings.unused_window {
+            UnusedWindow::Kept => 0,
+            UnusedWindow::Decays => 1,
+            UnusedWindow::Validated => 2,
+        },
+        |it, value| it.options.settings.unused_window = match value {
+            0 => UnusedWindow::Kept,
+            1 => UnusedWindow::Decays,
+            _ => UnusedWindow::Validated,
+        };
     rto_initial_us US, "the retransmission timeout before a round trip is measured",
         |it| us(it.options.settings.rto_initial_ns),
         |it, value| it.options.settings.rto_initial_ns = ns(value);
@@ -157,6 +174,12 @@ settings! {
         |it| it.config.ports.0.into(), |it, value| it.config.ports.0 = value as u16;
     local_port_last PORT, "the ports that are chosen: the last",
         |it| it.config.ports.1.into(), |it, value| it.config.ports.1 = value as u16;
+    freebsd SWITCH, "what RFCs leave open is as with FreeBSD, see below",
+        |it| it.is_freebsd.into(),
+        |it, value| {
+            it.is_freebsd = value != 0;
+            it.options.settings.freebsd = value != 0;
+        };
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
@@ -183,6 +206,7 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
     }
     (setting.set)(&mut state.defaults, value);
     state.link.set_mtu(state.defaults.mtu);
+    state.link.set_freebsd(state.defaults.is_freebsd);
     state.sockets.stack_mut().set_config(state.defaults.config);
     Ok(())
 }

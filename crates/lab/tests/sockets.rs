@@ -433,9 +433,8 @@ cases! {
         option 4 sndbuf 2000 = 0; get_option 4 sndbuf = 4000
         write 4 3000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         write 4 1 = EAGAIN; poll 4 = 0
-        +0.1 < . 1:1(0) ack 1001; write 4 500 = 500
-        < . 1:1(0) ack 2001; > P. 2001:2501(500) ack 1
-        poll 4 = 4";
+        +0.1 < . 1:1(0) ack 1001; write 4 500 = 500; > P. 2001:2501(500) ack 1
+        < . 1:1(0) ack 2001; poll 4 = 4";
 
     write_waits_for_room: blocking() => "
         option 4 sndbuf 2000 = 0
@@ -473,6 +472,16 @@ cases! {
         write 4 1500 = 1500; > . 1:1001(1000) ack 1
         < . 1:1(0) ack 1001
         option 4 cork 0 = 0; > P. 1001:1501(500) ack 1";
+
+    /// tcp(7), TCP_NODELAY: "setting this option forces an explicit flush of pending output, even if
+    /// TCP_CORK is currently set", and of what is pending only.
+    corked_and_flushed: established() => "
+        option 4 cork 1 = 0; write 4 40 = 40; write 4 40 = 40
+        option 4 nodelay 1 = 0; > P. 1:81(80) ack 1
+        < . 1:1(0) ack 81
+        write 4 40 = 40; option 4 cork 0 = 0; > P. 81:121(40) ack 1
+        < . 1:1(0) ack 121
+        send 4 40 more = 40; option 4 nodelay 1 = 0; > P. 121:161(40) ack 1";
 
     /// send(2), MSG_MORE: the same for one call.
     more_will_come: established() => "

@@ -147,10 +147,11 @@ fn with_sack() -> Script {
     )
 }
 
-/// One that validates its window, of 36 segments, all of which have arrived.
-fn with_a_window_of_36() -> Script {
-    host().play(
-        "set tcp_sack 1; set tcp_slow_start_after_idle 0
+/// One with a window of 36 segments, all of which have arrived, and `after_idle` as
+/// tcp_slow_start_after_idle.
+fn with_a_window_of_36(after_idle: u8) -> Script {
+    host().play(&format!(
+        "set tcp_sack 1; set tcp_slow_start_after_idle {after_idle}
         socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
         < S 0:0(0) win 65535 <mss 1000,sackOK>; > S. 0:0(0) ack 1
         +0.1 < . 1:1(0) ack 1 win 65408; accept 3 = 4; nonblock 4 = 0; write 4 26000 = 26000
@@ -158,7 +159,15 @@ fn with_a_window_of_36() -> Script {
         +0.1 < . 1:1(0) ack 10001 win 65408
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
         > P. 25001:26001(1000) ack 1
-        +0.1 < . 1:1(0) ack 26001 win 65408; tcp_info 4 snd_cwnd = 36",
+        +0.1 < . 1:1(0) ack 26001 win 65408; tcp_info 4 snd_cwnd = 36"
+    ))
+}
+
+/// One that does as FreeBSD does, and has sent a SYN.
+fn freebsd() -> Script {
+    host().play(
+        "set freebsd 1; set receive_buffer 65536
+         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535",
     )
 }
 
@@ -488,7 +497,7 @@ cases! {
         tcp_info 4 snd_cwnd = 10";
 
     /// RFC 7661, sections 4.3 and 4.4.1: the window stays, and a loss leaves half of what was sent.
-    window_kept_while_idle: with_a_window_of_36() => "
+    window_kept_while_idle: with_a_window_of_36(2) => "
         +2 write 4 20000 = 20000
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
         > *
@@ -499,9 +508,97 @@ cases! {
         tcp_info 4 snd_ssthresh = 10";
 
     /// RFC 7661, section 4.4.3: half of it is left after five minutes.
-    window_kept_for_five_minutes: with_a_window_of_36() => "
+    window_kept_for_five_minutes: with_a_window_of_36(2) => "
         +301 write 4 20000 = 20000
         > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
         > . 43001:44001(1000) ack 1
         tcp_info 4 snd_cwnd = 18";
+
+    /// With tcp_slow_start_after_idle of 0 Linux keeps the window, however long it is not used.
+    window_kept_for_ever: with_a_window_of_36(0) => "
+        +1000 write 4 36000 = 36000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > P. 61001:62001(1000) ack 1
+        tcp_info 4 snd_cwnd = 36
+        +0.1 < . 1:1(0) ack 26001 win 65408 <sack 27001:30001>
+        > . 26001:27001(1000) ack 1
+        tcp_info 4 snd_ssthresh = 26";
+
+    // What RFCs leave open, and FreeBSD's scripts compare: the setting `freebsd`.
+
+    /// A receive buffer of whole segments, which SO_RCVBUF tells as it is; what an unscaled window
+    /// cannot say of it is a window for resets nevertheless.
+    freebsd_receive_buffer: freebsd() => "
+        get_option 3 rcvbuf = 65536
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1 win 65535
+        get_option 3 rcvbuf = 65700
+        < R 65700:65700(0); > . 1:1(0) ack 1
+        < R 65701:65701(0)
+        < F. 1:1(0) ack 1; > . 1:1(0) ack 2
+        < R 65701:65701(0); > . 1:1(0) ack 2
+        < R 65702:65702(0); get_option 3 error = 0";
+
+    /// Both FINs cross: the acknowledgement of the peer's has this end's again.
+    freebsd_fin_again: freebsd() => "
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
+        shutdown 3 wr = 0; > F. 1:1(0) ack 1
+        +0.1 < F. 1:1(0) ack 1; > F. 1:1(0) ack 2
+        < . 2:2(0) ack 2; tcp_info 3 state = 6";
+
+    /// A reset in CLOSE-WAIT is told as one.
+    freebsd_reset_in_close_wait: freebsd() => "
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
+        < F. 1:1(0) ack 1; > . 1:1(0) ack 2
+        < R 2:2(0); get_option 3 error = 104";
+
+    /// What a router forbids is a refusal.
+    freebsd_prohibited: freebsd() => "
+        icmp prohibited seq 1; get_option 3 error = 0
+        icmp prohibited seq 0; get_option 3 error = 111";
+
+    /// A packet that has run out of hops ends an attempt to connect.
+    freebsd_time_exceeded: freebsd() => "
+        icmp expired seq 1; get_option 3 error = 0
+        icmp expired seq 0; get_option 3 error = 113";
+
+    /// RFC 9293, section 3.8.6.2.2: the largest window that can be said is not silly, and moves with
+    /// each byte as long as there is room.
+    largest_window: host() => "
+        set receive_buffer 65700; set receive_buffer_max 65700; set tcp_window_scaling 0
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 win 65535
+        < . 1:1(0) ack 1 win 10000
+        < . 1:101(100) ack 1; +0.04 > . 1:1(0) ack 101 win 65535
+        < . 101:201(100) ack 1; +0.04 > . 1:1(0) ack 201 win 65435";
+
+    /// tcp_early_retrans: no probe of the end, and then the timeout.
+    no_tail_loss_probe: with_sack() => "
+        set tcp_early_retrans 0
+        socket = 4; nonblock 4 = 0; connect 4 5000 = EINPROGRESS; > S 0:0(0)
+        +0.01 < S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK>; > . 1:1(0) ack 1
+        write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
+        +0.21 > . 1:1001(1000) ack 1";
+
+    /// RFC 1191, section 5: what a router has said to one connection counts for those that open
+    /// later, either way, for ten minutes. Section 6.3: then the link's MTU is tried again. What a
+    /// SYN says is of the link (RFC 6691).
+    a_narrow_path_is_remembered: listening() => "
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        +0.01 < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 1460 = 1460; > P. 1:1461(1460) ack 1
+        icmp too_big 1200 seq 1
+        > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1
+        < R 1:1(0); peer 5001
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        +0.01 < . 1:1(0) ack 1 win 10000; accept 3 = 5; nonblock 5 = 0
+        write 5 1460 = 1460; > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1
+        < . 1:1(0) ack 1461
+        +599.95 < . 1:1(0) ack 1461 win 60000; write 5 13060 = 13060
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 11901:13061(1160) ack 1
+        +0.05 > P. 13061:14521(1460) ack 1
+        < R 1:1(0); peer 5002
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        +0.01 < . 1:1(0) ack 1 win 10000; accept 3 = 6; nonblock 6 = 0
+        write 6 1460 = 1460; > P. 1:1461(1460) ack 1";
 }

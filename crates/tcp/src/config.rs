@@ -72,6 +72,10 @@ pub struct Settings {
     /// The same when the app takes so much in a round trip that it is worth it. Not more than at
     /// first if this is less.
     pub receive_buffer_bytes_max: u32,
+    /// What RFCs leave open is done as FreeBSD does it, for scripts that compare: the receive buffer
+    /// is rounded up to whole segments, of the MSS, once that is agreed on; the acknowledgement of a
+    /// FIN that crosses one's own has that again; a reset in CLOSE-WAIT is told as a reset.
+    pub freebsd: bool,
     /// Extents that wait to be acknowledged, at most.
     pub send_extents_max: u32,
     /// Small segments are sent even while others are not acknowledged: no Nagle algorithm.
@@ -121,12 +125,12 @@ pub struct Settings {
     pub defer_accept: u8,
     /// Segments that are sent before anything is acknowledged: RFC 6928.
     pub initial_window: u32,
+    /// The end of what is sent is probed for when no acknowledgement comes (RFC 8985, section 7).
+    pub tail_loss_probes: bool,
     /// A window is spread over its round trip. The delay-based control needs it.
     pub pacing: bool,
-    /// A window that is not used is kept for five minutes, and a loss makes it half of what was
-    /// used (RFC 7661). Else it is halved with each retransmission timeout without anything to send
-    /// (RFC 2861), as with Linux: without pacing a window that was kept leaves as one burst.
-    pub window_validation: bool,
+    /// What becomes of a congestion window that is not used.
+    pub unused_window: UnusedWindow,
     /// Which congestion control.
     pub congestion: Congestion,
 }
@@ -144,6 +148,19 @@ impl Default for IpFields {
     fn default() -> Self {
         Self { hop_limit: 64, traffic_class: 0 }
     }
+}
+
+/// What becomes of a congestion window that is not used. Without pacing one that is kept leaves as
+/// one burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnusedWindow {
+    /// It is halved with each retransmission timeout without anything to send (RFC 2861).
+    #[default]
+    Decays,
+    /// It is kept for ever, which RFC 5681, section 4.1, advises against.
+    Kept,
+    /// It is kept for five minutes, and a loss makes it half of what was used (RFC 7661).
+    Validated,
 }
 
 /// RFC 9293, section 3.8.4.
@@ -176,6 +193,7 @@ impl Default for Settings {
             account: 0,
             receive_buffer_bytes: 1 << 17,
             receive_buffer_bytes_max: 6 << 20,
+            freebsd: false,
             send_extents_max: 1024,
             no_delay: false,
             cork: false,
@@ -197,8 +215,9 @@ impl Default for Settings {
             fin_wait_ns: 60 * SECOND,
             defer_accept: 0,
             initial_window: 10,
+            tail_loss_probes: true,
             pacing: false,
-            window_validation: false,
+            unused_window: UnusedWindow::Decays,
             congestion: Congestion::Cubic,
         }
     }

@@ -413,6 +413,11 @@ impl Connection {
         }
     }
 
+    /// What waits to be sent waits for nothing but its windows.
+    pub(crate) fn hurry(&mut self) {
+        self.snd.hurry();
+    }
+
     /// What comes is acknowledged at once, and so is what has come; or as late as may be.
     pub(crate) fn set_quick_acks(&mut self, are_quick: bool) {
         self.ack.set_quick(are_quick);

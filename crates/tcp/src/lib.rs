@@ -64,7 +64,7 @@ mod tuple;
 mod validation;
 
 pub use clearway_congestion::Congestion;
-pub use config::{Config, Cookies, IpFields, KeepAlive, Settings};
+pub use config::{Config, Cookies, IpFields, KeepAlive, Settings, UnusedWindow};
 pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};

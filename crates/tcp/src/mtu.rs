@@ -79,11 +79,17 @@ impl SegmentSize {
         self.peer_bytes = self.peer_bytes.min(most.unwrap_or(u16::MAX)).max(BYTES_MIN);
     }
 
+    /// Payload and options of a full segment.
+    #[inline]
+    pub(crate) fn mss(&self) -> u32 {
+        let path = self.path_mtu.saturating_sub(self.headers);
+        self.peer_bytes.min(path).max(BYTES_MIN).into()
+    }
+
     /// Payload of a full segment.
     #[inline]
     pub(crate) fn bytes(&self) -> u32 {
-        let path = self.path_mtu.saturating_sub(self.headers);
-        u32::from(self.peer_bytes.min(path).max(BYTES_MIN).saturating_sub(self.options).max(1))
+        self.mss().saturating_sub(self.options.into()).max(1)
     }
 
     /// The same, with `options` bytes of them in it.

@@ -3,10 +3,13 @@
 
 use clearway_base::Time;
 
-/// A transmission: RFC 8985 compares them by time, and those of one burst by their end.
+/// A transmission: RFC 8985 compares them by time, and those of one burst by their end. What is sent
+/// again is later than what was sent for the first time at that moment: else, where time stands
+/// still between a segment and its acknowledgement, it would be lost as soon as it is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sent {
     pub(crate) at: Time,
+    pub(crate) again: bool,
     pub(crate) end: u64,
 }
 
@@ -42,18 +45,18 @@ pub(crate) struct Window {
 }
 
 impl Rack {
-    /// Steps 1 to 3: a transmission has arrived, which was `again` one of what was sent before.
+    /// Steps 1 to 3: a transmission has arrived, perhaps of what was sent before.
     #[inline]
-    pub(crate) fn on_delivered(&mut self, now: Time, sent: Sent, again: bool, min_rtt_ns: u64) {
+    pub(crate) fn on_delivered(&mut self, now: Time, sent: Sent, min_rtt_ns: u64) {
         let rtt_ns = now.since(sent.at);
         // "If RACK.segment was retransmitted, it is ambiguous [...]: the RTT is less than the
         // minimum".
-        if again && rtt_ns < min_rtt_ns {
+        if sent.again && rtt_ns < min_rtt_ns {
             return;
         }
         if sent.end > self.highest {
             self.highest = sent.end;
-        } else if sent.end < self.highest && !again {
+        } else if sent.end < self.highest && !sent.again {
             self.reordering_seen = true;
         }
         if sent > self.newest {

@@ -45,10 +45,9 @@ pub(crate) struct Received {
 }
 
 impl Receive {
-    /// The peer's SYN stands at `syn`.
-    pub(crate) fn new(syn: u64, settings: &Settings, scale: u8) -> Self {
+    /// The peer's SYN stands at `syn`. There is room for `buffer_bytes` at first.
+    pub(crate) fn new(syn: u64, buffer_bytes: u32, settings: &Settings, scale: u8) -> Self {
         let first = syn + 1;
-        let buffer_bytes = settings.receive_buffer_bytes;
         Self {
             next: first,
             edge: first + u64::from(initial_window(buffer_bytes)),
@@ -100,7 +99,7 @@ impl Receive {
             saved.fin.is_none_or(|fin| !is_finished || fin + 1 == saved.next),
             "something stands behind the peer's FIN",
         )?;
-        let mut rcv = Self::new(saved.first - 1, settings, scale);
+        let mut rcv = Self::new(saved.first - 1, saved.buffer_bytes, settings, scale);
         saved.in_order.into_iter().for_each(|extent| rcv.queue.append(extent));
         let mut at = saved.next;
         for (start, extent) in saved.ahead {
@@ -161,8 +160,11 @@ impl Receive {
     }
 
     /// True if a reset at `start` may be of this connection at all: RFC 5961, section 3.2.
-    pub(crate) const fn is_in_window(&self, start: u64) -> bool {
-        start == self.next || (start >= self.next && start < self.edge)
+    /// What an unscaled window cannot say counts nevertheless.
+    pub(crate) fn is_in_window(&self, start: u64) -> bool {
+        let room = u64::from(self.buffer_bytes) + u64::from(self.is_finished());
+        let edge = self.edge.max(self.released + room);
+        start == self.next || (start >= self.next && start < edge)
     }
 
     /// Takes the payload of a segment, `length` bytes at `start`, and its FIN.
@@ -307,12 +309,13 @@ impl Receive {
         }
     }
 
-    /// RFC 2883, section 4: what "has been received more than once" is reported in the first block.
+    /// RFC 2883, section 4: the first "duplicate contiguous sequence of data" of a segment is
+    /// reported in the first block, be it all of the segment or a part.
     fn note_duplicate(&mut self, whole: &Range<u64>, wanted: &Range<u64>) {
         if whole.start < self.next {
             self.duplicate = Some(whole.start..whole.end.min(self.next));
-        } else if !wanted.is_empty() && self.queue.missing(wanted).is_none() {
-            self.duplicate = Some(wanted.clone());
+        } else if let Some(known) = self.queue.known(wanted) {
+            self.duplicate = Some(known);
         }
     }
 
@@ -352,13 +355,15 @@ impl Receive {
     pub(crate) fn offer(&mut self, segment_bytes: u32) -> u16 {
         let step = u64::from(self.buffer_bytes / 2).min(segment_bytes.into());
         let candidate = self.released + u64::from(self.buffer_bytes);
-        if candidate >= self.edge + step {
+        let largest = self.next + (u64::from(u16::MAX) << self.scale);
+        // The largest window that can be said is no silly one: it moves with every byte.
+        if candidate >= (self.edge + step).min(largest) {
             self.edge = candidate;
         }
         // Rounded down: rounded up, it would grow with every acknowledgement of a few bytes,
         // however full the buffer. What was promised before is taken all the same (RFC 7323,
         // section 2.4).
-        self.edge = self.edge.min(self.next + (u64::from(u16::MAX) << self.scale));
+        self.edge = self.edge.min(largest);
         (self.window() >> self.scale) as u16
     }
 

@@ -87,6 +87,12 @@ impl Reassembly {
         Some(start..end)
     }
 
+    /// What of `range` has come out of order: the first such part.
+    pub(crate) fn known(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let known = self.ranges.overlapping(range.clone()).next()?;
+        Some(known.start.max(range.start)..known.end.min(range.end))
+    }
+
     /// True if one more piece may be kept, of a connection that has a buffer of `buffer_bytes`.
     pub(crate) fn has_room(&self, buffer_bytes: u32) -> bool {
         self.ahead.len() < PIECES_MIN + buffer_bytes as usize / BYTES_PER_PIECE

@@ -39,7 +39,7 @@ impl Record {
     }
 
     const fn as_sent(&self) -> Sent {
-        Sent { at: self.sent, end: self.end() }
+        Sent { at: self.sent, again: self.again, end: self.end() }
     }
 }
 
@@ -88,7 +88,7 @@ impl Delivered {
         if !record.again {
             self.newest = self.newest.max(Some(record.sent));
         }
-        rack.on_delivered(self.now, record.as_sent(), record.again, self.min_rtt_ns);
+        rack.on_delivered(self.now, record.as_sent(), self.min_rtt_ns);
     }
 }
 

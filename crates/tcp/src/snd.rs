@@ -28,7 +28,12 @@ pub(crate) struct Send {
     queue: ShortQueue<Queued>,
     /// A FIN stands at `end`.
     fin: bool,
+    /// What there is may leave in a segment that is not full.
+    is_hurried: bool,
     scale: u8,
+    /// The low half of where the last segment ends that was not full: once `una` is there, none is
+    /// outstanding.
+    small_end: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +73,9 @@ impl Send {
             window_ack: 0,
             queue: ShortQueue::new(),
             fin: false,
+            is_hurried: false,
             scale: 0,
+            small_end: first as u32,
         }
     }
 
@@ -125,7 +132,9 @@ impl Send {
             window_ack: saved.window_ack,
             queue,
             fin: saved.fin,
+            is_hurried: false,
             scale,
+            small_end: saved.una as u32,
         })
     }
 
@@ -198,6 +207,12 @@ impl Send {
         debug_assert!(!self.fin);
         self.queue.push_back(Queued { start: self.end, extent });
         self.end += u64::from(extent.length);
+        self.is_hurried = false;
+    }
+
+    /// What there is may leave in a segment that is not full, as long as nothing is appended.
+    pub(crate) const fn hurry(&mut self) {
+        self.is_hurried = true;
     }
 
     /// There will be no more.
@@ -250,6 +265,9 @@ impl Send {
     pub(crate) fn acknowledge(&mut self, ack: u64) {
         debug_assert!(ack <= self.next);
         self.una = ack;
+        if !self.has_small_outstanding() {
+            self.small_end = ack as u32; // so that it is never half of all numbers away
+        }
     }
 
     /// What to send next, `segment_bytes` a segment and `most` bytes in all, if `room` may be sent.
@@ -286,20 +304,30 @@ impl Send {
 
     /// True if what is left, `bytes` of it, may leave in a segment that is not full.
     fn may_be_small(&self, bytes: u64, eagerness: Eagerness) -> bool {
-        // "If there is unacknowledged data (i.e., SND.NXT > SND.UNA), then the sending TCP endpoint
-        // buffers all user data [...] until the outstanding data has been acknowledged or until
-        // [it] can send a full-sized segment". A FIN says that there will be none.
-        self.fin || bytes == 0 || (!eagerness.cork && (eagerness.no_delay || self.next == self.una))
+        // The variant of Minshall to which RFC 9293 refers (appendix A.3), as Linux and others have
+        // it: only what was not full either holds back what is not full. A FIN says that there will
+        // be no more.
+        let is_free = self.fin || bytes == 0 || self.is_hurried;
+        is_free || (!eagerness.cork && (eagerness.no_delay || !self.has_small_outstanding()))
     }
 
+    const fn has_small_outstanding(&self) -> bool {
+        self.small_end.wrapping_sub(self.una as u32).cast_signed() > 0
+    }
+
+    /// All up to `end` has been sent; what ends there is not a full segment if `is_small`.
     #[inline]
-    pub(crate) const fn on_sent(&mut self, end: u64) {
+    pub(crate) const fn on_sent(&mut self, end: u64, is_small: bool) {
         self.next = end;
+        if is_small {
+            self.small_end = end as u32;
+        }
     }
 
     /// What has been sent was not taken.
     pub(crate) const fn take_back(&mut self) {
         self.next = self.una;
+        self.small_end = self.una as u32;
     }
 
     /// The next extent that is acknowledged, or, if `all`, not acknowledged either.

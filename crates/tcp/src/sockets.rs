@@ -207,6 +207,13 @@ impl Sockets {
         self.apply(socket)
     }
 
+    /// What waits to be sent does not wait for more any longer, not even if it is corked.
+    pub fn hurry(&mut self, socket: Socket) {
+        if let Ok(key) = self.connection(socket) {
+            self.stack.hurry(key);
+        }
+    }
+
     /// Acknowledges what comes at once, for a while, and what has come; or as late as may be.
     pub fn set_quick_acks(&mut self, socket: Socket, are_quick: bool) {
         if let Ok(key) = self.connection(socket) {
@@ -250,7 +257,7 @@ impl Sockets {
             return;
         }
         if let Some(status) = self.stack.status(key) {
-            entry.error = fault::of_end(&status).or(entry.error);
+            entry.error = fault::of_end(&status, &entry.options.settings).or(entry.error);
         }
         if entry.is_closed {
             return self.remove_if_over(now, socket, key, owner);

@@ -12,6 +12,7 @@
 //! | this file | whose a segment is; what becomes of what is over |
 //! | `connections`, `listeners`, `half_open`, `answers` | who there is, and what each has to do |
 //! | `calls`, `listening` | what apps ask |
+//! | `paths` | what routers have said, for connections that open later |
 //! | `strangers` | segments without a connection |
 //! | `saved` | all of it as plain data, and back |
 //! | `counters`, `error` | what is counted, and why calls fail |
@@ -39,6 +40,7 @@ mod error;
 mod half_open;
 mod listeners;
 mod listening;
+mod paths;
 mod saved;
 mod strangers;
 
@@ -48,6 +50,7 @@ pub use counters::Counters;
 pub use error::Error;
 use half_open::HalfOpens;
 use listeners::Listeners;
+use paths::Paths;
 
 /// Names a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +95,7 @@ pub struct Stack {
     time_waits: TimeWaits,
     ports: Ports,
     answers: Answers,
+    paths: Paths,
     counters: Counters,
 }
 
@@ -115,6 +119,7 @@ impl Stack {
             time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_ns),
             ports: Ports::new(config.ports),
             answers: Answers::new(now),
+            paths: Paths::default(),
             counters: Counters::default(),
             config,
         }
@@ -206,7 +211,15 @@ impl Stack {
         else {
             return;
         };
-        self.connections.change(key, |connection| connection.handle_icmp(now, error, sequence));
+        let mut narrowed = None;
+        self.connections.change(key, |connection| {
+            let before = connection.path_mtu();
+            connection.handle_icmp(now, error, sequence);
+            narrowed = Some(connection.path_mtu()).filter(|mtu| *mtu < before);
+        });
+        if let Some(mtu) = narrowed {
+            self.paths.learn(now, remote.ip(), mtu);
+        }
         self.settle(now, key);
     }
 

@@ -396,6 +396,7 @@ impl Connection {
     #[inline]
     fn may_probe_tail(&self) -> bool {
         self.sack
+            && self.settings.tail_loss_probes
             && self.recovery.is_open()
             && self.board.sacked_bytes() == 0
             && self.snd.window() > 0

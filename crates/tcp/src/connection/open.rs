@@ -48,7 +48,7 @@ impl Connection {
         let &Connecting { local, remote, settings, mtu, isn, timestamp_offset } = connecting;
         let snd = Send::new(seq::first(isn));
         // The window that a SYN offers; where it begins is not known yet.
-        let rcv = Receive::new(seq::first(0), &settings, 0);
+        let rcv = Receive::new(seq::first(0), settings.receive_buffer_bytes, &settings, 0);
         let mut connection = Self::new(local, remote, settings, snd, rcv, mtu);
         connection.timestamp_offset = timestamp_offset;
         connection.retries_max = settings.syn_retries;
@@ -102,7 +102,6 @@ impl Connection {
         // to enable window scaling in either direction".
         self.scales = settings.window_scaling && options.window_scale.is_some();
         let scale = if self.scales { scale_for(settings.window_bytes_max()) } else { 0 };
-        self.rcv = Receive::new(seq::first(peer_isn), settings, scale);
         self.snd.set_scale(options.window_scale.filter(|_| self.scales).unwrap_or(0));
         self.sack = settings.sack && options.sack_permitted;
         self.timestamps = options
@@ -115,6 +114,11 @@ impl Connection {
         };
         let most = settings.segment_bytes_max;
         self.size.agree(options.maximum_segment_size, most, every.length());
+        let buffer_bytes = match settings.freebsd {
+            true => settings.receive_buffer_bytes.next_multiple_of(self.size.mss()),
+            false => settings.receive_buffer_bytes,
+        };
+        self.rcv = Receive::new(seq::first(peer_isn), buffer_bytes, settings, scale);
     }
 
     /// RFC 9293, section 3.10.7.3: SYN-SENT.
@@ -213,6 +217,7 @@ impl Connection {
         self.control = control(&self.settings, bytes);
         self.pacer = Pacer::new(now, bytes);
         self.data_sent = now;
+        self.search_later(now);
         self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
         self.last_heard = now;
         self.watch_for_silence();

@@ -84,6 +84,17 @@ impl Connection {
         }
     }
 
+    /// What other connections have learnt of the path, if anything.
+    pub(crate) fn expect_path(&mut self, mtu: Option<u16>) {
+        let known = self.size.path_mtu();
+        self.size.set_path_mtu(mtu.map_or(known, |mtu| mtu.min(known)));
+    }
+
+    /// What the path takes.
+    pub(crate) fn path_mtu(&self) -> u16 {
+        self.size.path_mtu()
+    }
+
     /// A router has said what the path takes, which may be more again later: RFC 1191, section 6.3.
     pub(super) fn search_later(&mut self, now: Time) {
         if self.size.path_mtu() < self.size.mtu_max() {

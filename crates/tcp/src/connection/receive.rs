@@ -134,16 +134,19 @@ impl Connection {
     }
 
     /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless
-    /// the RST bit is set, if so drop the segment and return)".
+    /// the RST bit is set, if so drop the segment and return)". RFC 5961 has a challenge for resets
+    /// in the window, which may be larger than what the peer has been told.
     #[cold]
     fn handle_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
-        if !flags.contains(Flags::RST) {
-            self.acknowledge_unacceptable(now, flags, start, length);
+        if flags.contains(Flags::RST) {
+            return self.handle_reset(now, start);
         }
+        self.acknowledge_unacceptable(now, flags, start, length);
     }
 
     fn acknowledge_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
-        if self.sack {
+        // RFC 2883 is about data: a SYN is challenged, and nothing more is said of it.
+        if self.sack && !flags.contains(Flags::SYN) {
             self.rcv.note_old(start, length);
         }
         // Data is most often sent again for want of an acknowledgement. What has no length is
@@ -271,7 +274,13 @@ impl Connection {
         self.readiness |= Readiness::FINISHED | Readiness::READABLE;
         match self.state {
             State::SynReceived | State::Established => self.state = State::CloseWait,
-            State::FinWait1 => self.state = State::Closing,
+            State::FinWait1 => {
+                self.state = State::Closing;
+                if self.settings.freebsd {
+                    self.board.mark_first_lost();
+                    self.recovery.free_lost = 1;
+                }
+            }
             State::FinWait2 => self.enter_time_wait(),
             _ => {}
         }

@@ -9,7 +9,7 @@ use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks};
 
 use super::{Connection, Flight, Probe};
 use crate::ack::Due;
-use crate::config::IpFields;
+use crate::config::{IpFields, UnusedWindow};
 use crate::ecn;
 use crate::recovery::Phase;
 use crate::snd::Eagerness;
@@ -237,10 +237,10 @@ impl Connection {
 
     /// What a pause has made of the window.
     fn restart(&mut self, now: Time) {
-        if self.settings.window_validation {
-            self.reduce_if_unused(now);
-        } else {
-            self.decay_if_idle(now);
+        match self.settings.unused_window {
+            UnusedWindow::Decays => self.decay_if_idle(now),
+            UnusedWindow::Kept => {}
+            UnusedWindow::Validated => self.reduce_if_unused(now),
         }
     }
 
@@ -277,7 +277,7 @@ impl Connection {
             at += bytes;
         }
         self.board.push(now, at..payload.end + u64::from(fin));
-        self.snd.on_sent(range.end);
+        self.snd.on_sent(range.end, payload.end - at < bytes && !payload.is_empty());
         let outstanding = range.end - self.snd.una();
         if self.snd.una() >= self.flight.end || outstanding > self.flight.bytes_max {
             self.flight = Flight { bytes_max: outstanding, end: range.end };

@@ -4,6 +4,7 @@ use clearway_base::Time;
 use clearway_congestion::{CongestionControl, LossSample};
 
 use super::Connection;
+use crate::config::UnusedWindow;
 use crate::recovery::Phase;
 
 impl Connection {
@@ -26,7 +27,8 @@ impl Connection {
     /// So many bytes are acknowledged. Returns what is used of the window, if that is little.
     #[inline]
     pub(super) fn validate_window(&mut self, now: Time, bytes: u64) -> Option<u64> {
-        if !self.settings.window_validation || self.recovery.phase() == Phase::Fast {
+        let is_validated = self.settings.unused_window == UnusedWindow::Validated;
+        if !is_validated || self.recovery.phase() == Phase::Fast {
             return None;
         }
         self.validation.on_acknowledged(now, self.round_trip_ns(), bytes);

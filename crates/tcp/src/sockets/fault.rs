@@ -1,6 +1,7 @@
 //! Why a call fails.
 
 use super::{Status, is_orderly};
+use crate::config::Settings;
 use crate::event::End;
 
 macro_rules! faults {
@@ -63,13 +64,13 @@ faults! {
 impl core::error::Error for Fault {}
 
 /// What is told of how a connection has ended.
-pub(super) fn of_end(status: &Status) -> Option<Fault> {
+pub(super) fn of_end(status: &Status, settings: &Settings) -> Option<Fault> {
     let end = status.end.filter(|end| !is_orderly(Some(*end)))?;
     Some(match end {
         End::Refused => Fault::Refused,
         // As Linux has it, in CLOSE-WAIT: who has heard that the peer sends no more can only be
         // sending.
-        End::Reset if status.is_finished && !status.is_shut => Fault::Closed,
+        End::Reset if status.is_finished && !status.is_shut && !settings.freebsd => Fault::Closed,
         End::Reset => Fault::Reset,
         End::Unreachable => Fault::Unreachable,
         End::TimedOut | End::Orderly | End::Aborted => Fault::TimedOut,

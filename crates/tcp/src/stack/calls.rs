@@ -50,7 +50,8 @@ impl Stack {
         };
         let timestamp_offset = self.timestamp_offset(&tuple);
         let connecting = Connecting { local, remote, settings, mtu, isn, timestamp_offset };
-        let connection = Connection::connect(now, &connecting);
+        let mut connection = Connection::connect(now, &connecting);
+        connection.expect_path(self.paths.mtu(now, remote.ip()));
         self.counters.connections_opened += 1;
         self.insert(tuple, connection).ok_or(Error::InUse)
     }
@@ -174,6 +175,11 @@ impl Stack {
     /// Sets it anew. What is agreed on at the beginning stays as it is.
     pub fn set_settings(&mut self, key: SlotId, settings: Settings) {
         self.connections.change(key, |connection| connection.set_settings(settings));
+    }
+
+    /// What waits to be sent does not wait for more any longer, not even if it is corked.
+    pub fn hurry(&mut self, key: SlotId) {
+        self.connections.change(key, Connection::hurry);
     }
 
     /// Acknowledges what comes at once, for a while, and what has come; or as late as may be.

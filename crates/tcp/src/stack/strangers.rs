@@ -252,7 +252,8 @@ impl Stack {
             self.counters.backlog_dropped += 1;
             return; // the SYN-ACK will be sent again, and so will this
         }
-        let connection = Connection::accept(now, &half_open.accepted(socket));
+        let mut connection = Connection::accept(now, &half_open.accepted(socket));
+        connection.expect_path(self.paths.mtu(now, arrival.from.ip()));
         key.into_iter().for_each(|key| self.drop_half_open(key));
         let Some(key) = self.insert(half_open.tuple, connection) else {
             return;

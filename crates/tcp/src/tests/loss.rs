@@ -108,7 +108,8 @@ cases! {
         < . 501:601(100) ack 1; > . 1:1(0) ack 1
         < . 701:801(100) ack 1; > . 1:1(0) ack 1
         send 1000
-        > . 1:965(964) ack 1 <sack 701:801 501:601 301:401 101:201>";
+        > . 1:965(964) ack 1 <sack 701:801 501:601 301:401 101:201>
+        > P. 965:1001(36) ack 1";
 
     /// RFC 2883, 4: what was acknowledged long ago is reported, too.
     what_is_old_is_reported: established_with("sack", "mss 1000,sackOK") => "

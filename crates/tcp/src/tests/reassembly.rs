@@ -16,7 +16,7 @@ const SYN: u64 = (1 << 32) + 0xffff_ff00;
 fn receive(receive_buffer_bytes: u32, scale: u8) -> Receive {
     let settings =
         Settings { receive_buffer_bytes, receive_buffer_bytes_max: 0, ..Settings::default() };
-    Receive::new(SYN, &settings, scale)
+    Receive::new(SYN, settings.receive_buffer_bytes, &settings, scale)
 }
 
 /// What the peer means to send: the byte at a place says which place it is.

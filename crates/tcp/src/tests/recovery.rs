@@ -150,10 +150,10 @@ cases! {
         > . 5001:6001(1000) ack 1
         > . 6001:7001(1000) ack 1
         > P. 7001:8001(1000) ack 1
-        < . 1:1(0) ack 1 <sack 2001:6001>
+        < . 1:1(0) ack 1 <sack 2001:8001>
         > . 1:1001(1000) ack 1
         > . 1001:2001(1000) ack 1
-        +0.1 < . 1:1(0) ack 1 <sack 1001:6001>
+        +0.1 < . 1:1(0) ack 1 <sack 1001:8001>
         > . 1:1001(1000) ack 1
         +0.1 < . 1:1(0) ack 8001
         recovery open";
@@ -215,6 +215,22 @@ cases! {
         > . 8001:9001(1000) ack 1
         > . 9001:10001(1000) ack 1
         +0.2 > . 10001:11001(1000) ack 1";
+
+    /// RFC 8985, 6.2, step 5: what is sent again is not lost by what was sent before it, even if all
+    /// of it is of one moment.
+    what_is_sent_again_is_later: established_with("sack", "mss 1000,sackOK") => "
+        send 5000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > P. 4001:5001(1000) ack 1
+        < . 1:1(0) ack 1 <sack 1001:2001>
+        > . 1:1001(1000) ack 1
+        < . 1:1(0) ack 1 <sack 1001:3001>
+        < . 1:1(0) ack 1 <sack 1001:5001>
+        < . 1:1(0) ack 5001
+        recovery open";
 
     /// RFC 8985, 7.4.2: a duplicate says that the original has arrived, too: nothing was lost.
     a_tail_loss_probe_for_nothing: far_away() => "
@@ -279,6 +295,25 @@ cases! {
         > . 1:1(0) ack 1 <sack 1001:3001>
         < . 1001:2001(1000) ack 1
         > . 1:1(0) ack 1 <sack 1001:2001 1001:3001>";
+
+    /// RFC 2883, 4: "Each duplicate contiguous sequence of data received is reported in at most one
+    /// D-SACK block", the first one of a segment that fills several holes here.
+    a_duplicate_within_a_segment_is_reported: established_with("sack", "mss 1000,sackOK") => "
+        < . 1001:3001(2000) ack 1
+        > . 1:1(0) ack 1 <sack 1001:3001>
+        < . 4001:5001(1000) ack 1
+        > . 1:1(0) ack 1 <sack 4001:5001 1001:3001>
+        < . 7001:8001(1000) ack 1
+        > . 1:1(0) ack 1 <sack 7001:8001 4001:5001 1001:3001>
+        < . 1:6001(6000) ack 1
+        > . 1:1(0) ack 6001 <sack 1001:3001 7001:8001>
+        < . 6001:8001(2000) ack 1
+        > . 1:1(0) ack 8001 <sack 7001:8001>";
+
+    /// RFC 2883 is about data: the challenge to a SYN (RFC 5961, 4.2) reports none.
+    a_challenge_reports_no_duplicate: established_with("sack", "mss 1000,sackOK") => "
+        < S 0:0(0) <mss 1000,sackOK>
+        > . 1:1(0) ack 1 <>";
 
     /// RFC 5681, 3.2 with RFC 6675: what is a lie about what was sent counts for nothing.
     blocks_of_what_was_not_sent: established_with("sack", "mss 1000,sackOK") => "

@@ -1,0 +1,73 @@
+//! The options of a SYN as FreeBSD lays them out, for scripts that compare them byte by byte: MSS,
+//! window scale, SACK permitted, timestamps, each behind the NOPs that align it, and the end.
+
+use clearway_wire::tcp::Options;
+
+/// RFC 9293, section 3.1: the kinds without a length.
+const END: u8 = 0;
+const NO_OPERATION: u8 = 1;
+
+/// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.
+pub(crate) fn lay_out(options: &Options, place: &mut [u8]) {
+    let mut bytes = Vec::with_capacity(place.len());
+    if let Some(size) = options.maximum_segment_size {
+        let [high, low] = size.to_be_bytes();
+        bytes.extend([2, 4, high, low]);
+    }
+    if let Some(scale) = options.window_scale {
+        align(&mut bytes, 3);
+        bytes.extend([3, 3, scale]);
+    }
+    if options.sack_permitted {
+        bytes.extend([4, 2]);
+    }
+    if let Some(timestamps) = options.timestamps {
+        align(&mut bytes, 10);
+        bytes.extend([8, 10]);
+        bytes.extend(timestamps.value.to_be_bytes());
+        bytes.extend(timestamps.echo.to_be_bytes());
+    }
+    bytes.resize(place.len(), END);
+    place.copy_from_slice(&bytes);
+}
+
+/// Puts NOPs in front of an option of `length` bytes until it ends with a word.
+fn align(bytes: &mut Vec<u8>, length: usize) {
+    let end = (bytes.len() + length).next_multiple_of(4);
+    bytes.resize(end - length, NO_OPERATION);
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_wire::tcp::{Options, Timestamps};
+
+    /// The layout of a SYN with these besides the MSS.
+    fn layout(window_scale: Option<u8>, sack_permitted: bool, has_timestamps: bool) -> Vec<u8> {
+        let timestamps = has_timestamps.then_some(Timestamps { value: 0x0a0b_0c0d, echo: 7 });
+        let maximum_segment_size = Some(1460);
+        let options = Options {
+            maximum_segment_size,
+            window_scale,
+            sack_permitted,
+            timestamps,
+            ..Options::default()
+        };
+        let mut place = vec![0xff; options.length()];
+        super::lay_out(&options, &mut place);
+        place
+    }
+
+    #[test]
+    fn options_stand_as_freebsd_has_them() {
+        let mss = [2, 4, 5, 180];
+        let time = [8, 10, 10, 11, 12, 13, 0, 0, 0, 7];
+        let all = [&mss[..], &[1, 3, 3, 6], &[4, 2], &time].concat();
+        assert_eq!(layout(Some(6), true, true), all);
+        assert_eq!(layout(None, true, false), [&mss[..], &[4, 2, 0, 0]].concat());
+        assert_eq!(layout(Some(6), true, false), [&mss[..], &[1, 3, 3, 6, 4, 2, 0, 0]].concat());
+        assert_eq!(layout(Some(6), false, false), [&mss[..], &[1, 3, 3, 6]].concat());
+        assert_eq!(layout(None, true, true), [&mss[..], &[4, 2], &time].concat());
+        assert_eq!(layout(None, false, true), [&mss[..], &[1, 1], &time].concat());
+        assert_eq!(layout(None, false, false), mss);
+    }
+}
