@@ -20,8 +20,9 @@ fn ops(seconds: &str) -> Value {
 }
 
 /// What is compared, each in a group of its own, without what needs UCX.
-const GROUPS: [&str; 9] =
-    ["asleep", "calls", "indirect", "large", "read", "reads", "scan", "streams", "swaps"];
+const GROUPS: [&str; 10] = [
+    "asleep", "calls", "indirect", "large", "read", "reads", "regions", "scan", "streams", "swaps",
+];
 
 /// The rows that lack a figure.
 fn missing(report: &Value) -> Vec<String> {
