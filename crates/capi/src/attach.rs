@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use clearway_client::{Calls, Channel, Options, Waiting};
+use clearway_client::{Calls, Channel, Error, MemoryId, Options, Waiting};
 
 use crate::failure::{call, call_int};
 use crate::held::Held;
@@ -14,6 +14,8 @@ pub struct clearway_channel {
     pub(crate) channel: Channel,
     pub(crate) held: Held,
     pub(crate) calls: Calls,
+    /// What has become of its memories when it was attached again.
+    pub(crate) memories: Vec<(MemoryId, Result<MemoryId, Error>)>,
 }
 
 /// How calls wait.
@@ -101,6 +103,7 @@ pub unsafe extern "C" fn clearway_attach(
             channel: attached,
             held: Held::new(),
             calls: Calls::new(),
+            memories: Vec::new(),
         });
         // SAFETY: not null (checked above), valid by the caller's promise.
         unsafe { pointer::store(channel, Box::into_raw(opened)) };
@@ -209,8 +212,10 @@ pub unsafe extern "C" fn clearway_reattach(
             return Err(pointer::invalid("list is NULL and capacity is not 0"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, calls, .. } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, calls, memories, .. } =
+            unsafe { pointer::attached(channel) }?;
         let told = calls.reattach(channel, pointer::timeout(timeout_ns))?;
+        *memories = told.memories;
         for (index, connection) in told.connections.iter().take(capacity).enumerate() {
             let (now, code) = match &connection.now {
                 Ok(now) => (now.as_u64(), 0),

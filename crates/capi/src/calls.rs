@@ -117,7 +117,7 @@ pub unsafe extern "C" fn clearway_call(
             return Err(pointer::invalid("event is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held, calls } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, calls, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let body = unsafe { pointer::bytes(data.cast(), length) }?;
         let connection = ConnectionId::from_u64(connection);
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn clearway_next_call_event(
             return Err(pointer::invalid("event is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held, calls } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, calls, .. } = unsafe { pointer::attached(channel) }?;
         let happened = calls.next(channel, pointer::timeout(timeout_ns))?;
         // SAFETY: not null; valid by the caller's promise.
         unsafe { pointer::store(event, clearway_call_event::holding(happened, held)) };

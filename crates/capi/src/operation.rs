@@ -238,9 +238,10 @@ pub unsafe extern "C" fn clearway_shared_memory(
 ///
 /// The memfd is one that takes seals (MFD_ALLOW_SEALING) and has a size in whole pages. From now on
 /// its size and its pages are fixed: it is written by mappings that there are already, this one
-/// among them, and in no other way. So it is for one channel, once. Returns 0 or a negative error
-/// code: CLEARWAY_INVALID if it is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's
-/// policy is against it, CLEARWAY_OUT_OF_MEMORY.
+/// among them, and in no other way. So it is for one channel, once; when that is attached again,
+/// clearway_memory_again tells of a copy. Returns 0 or a negative error code: CLEARWAY_INVALID if it
+/// is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's policy is against it,
+/// CLEARWAY_OUT_OF_MEMORY.
 ///
 /// # Safety
 /// Pointers are NULL or valid; `memfd` is an open descriptor.
@@ -264,6 +265,43 @@ pub unsafe extern "C" fn clearway_add_memory(
         let place = shared.as_ref().map_or(null_mut(), |shared| shared.as_ptr().cast());
         // SAFETY: not null; valid by the caller's promise.
         unsafe { pointer::store(memory, added.as_u64()) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(data, place) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(length, shared.map_or(0, |it| it.length() as usize)) };
+        Ok(())
+    })
+}
+
+/// Tells of memory that the channel had before it was attached again by clearway_reattach, under
+/// the number `was`: stores what it is called now, where it is, and how many bytes it has; all three
+/// places may be NULL. It is a copy of what was there, in a memfd that the library has made, and
+/// nothing of it is shared yet. Returns 0 or a negative error code: CLEARWAY_INVALID if there was no
+/// such memory, or why there is no copy.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_memory_again(
+    channel: *mut clearway_channel,
+    was: u64,
+    memory: *mut u64,
+    data: *mut *mut c_void,
+    length: *mut usize,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let clearway_channel { channel, memories, .. } = unsafe { pointer::attached(channel) }?;
+        let again = memories.iter().find(|(before, _)| before.as_u64() == was);
+        let again = again.ok_or_else(|| pointer::invalid("there was no memory of that number"))?;
+        let now = again.1.as_ref().map_err(|error| {
+            let (code, message) = (error.code(), error.to_string());
+            Error::Refused { code, message }
+        })?;
+        let shared = channel.memory(*now);
+        let place = shared.as_ref().map_or(null_mut(), |shared| shared.as_ptr().cast());
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(memory, now.as_u64()) };
         // SAFETY: the caller's promise.
         unsafe { pointer::store(data, place) };
         // SAFETY: the caller's promise.

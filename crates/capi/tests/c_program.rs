@@ -55,6 +55,13 @@ fn a_c_program_is_told_what_is_wrong_with_its_operations() {
 }
 
 #[test]
+fn a_c_program_has_its_own_memory_again() {
+    let code = source("crates/capi/tests/operations.c");
+    let Some(program) = build("again.c", &code, &[]) else { return };
+    programs::memory_is_there_again(program.command());
+}
+
+#[test]
 fn the_static_library_works_as_well() {
     let library = libraries().join("libclearway.a");
     let system = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];

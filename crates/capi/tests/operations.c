@@ -1,7 +1,8 @@
 /* One-sided operations through the C API. With one argument, the control socket of the daemon of
- * `tests/c_program.rs`: what the library itself refuses. With three, the sockets of two daemons, or
- * of one twice, and the address of the first: an owner there that does nothing, and an asker at the
- * second that uses every operation. */
+ * `tests/c_program.rs`: what the library itself refuses. With two, that and a memfd, which it has
+ * at the next daemon as well. With three, the sockets of two daemons, or of one twice, and the
+ * address of the first: an owner there that does nothing, and an asker at the second that uses
+ * every operation. */
 #include <clearway.h>
 #include <poll.h>
 #include <stdio.h>
@@ -405,6 +406,7 @@ static void misuse(clearway_channel *channel, uint64_t connection) {
     clearway_operation operation = {0};
     clearway_operated operated;
     CHECK(clearway_shared_memory(NULL, NULL, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_memory_again(channel, 1, NULL, NULL, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_share(channel, NULL, SECOND, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_share(channel, &options, SECOND, NULL) == CLEARWAY_INVALID);
     CHECK(strstr(clearway_last_error(), "sizeof(struct clearway_region_options)"));
@@ -499,7 +501,33 @@ static void earlier_options(const char *socket) {
     CHECK(clearway_detach(channel, 10 * SECOND) == 0);
 }
 
+/* Memory of the program's own, at one daemon and at the next. */
+static int again(const char *socket, int memfd) {
+    clearway_channel *channel = attach(socket, 0);
+    uint64_t memory = 0, now = 0;
+    size_t length = 0;
+    void *data = NULL;
+    clearway_event event;
+    CHECK(clearway_add_memory(channel, memfd, &memory, &data, &length) == 0);
+    CHECK(memory && data && length == 4096);
+    memcpy(data, "kept", 4);
+    CHECK(clearway_memory_again(channel, memory, NULL, NULL, NULL) == CLEARWAY_INVALID);
+    puts("added");
+    fflush(stdout);
+    int code;
+    while ((code = clearway_next_event(channel, 20 * SECOND, &event)) == 0) {}
+    CHECK(clearway_what_ended(code) == CLEARWAY_ENDED_CHANNEL);
+    CHECK(clearway_reattach(channel, 20 * SECOND, NULL, 0) == 0);
+    data = NULL;
+    CHECK(clearway_memory_again(channel, memory, &now, &data, &length) == 0);
+    CHECK(now && length == 4096 && !memcmp(data, "kept", 4));
+    CHECK(clearway_memory_again(channel, memory + 7, &now, &data, &length) == CLEARWAY_INVALID);
+    CHECK(clearway_detach(channel, 10 * SECOND) == 0);
+    return 0;
+}
+
 int main(int count, char **words) {
+    if (count == 3) return again(words[1], atoi(words[2]));
     if (count == 4) return between(words[1], words[2], words[3]);
     CHECK(count == 2);
     texts();

@@ -29,7 +29,7 @@ mod mapped;
 #[cfg(not(miri))]
 pub use adopted::NotShareable;
 #[cfg(not(miri))]
-pub(crate) use adopted::{adopt, offer};
+pub(crate) use adopted::{adopt, blank, offer};
 #[cfg(not(miri))]
 pub(crate) use mapped::{create, open};
 

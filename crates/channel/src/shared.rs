@@ -3,7 +3,7 @@
 //! copied.
 
 #[cfg(not(miri))]
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 #[cfg(not(miri))]
 use crate::NotShareable;
@@ -17,6 +17,10 @@ pub const MEMORIES_MAX: usize = 64;
 /// Up to so many bytes, at a multiple of 8, are copied word by word, each at once. Longer ones are
 /// copied as the processor does it best.
 pub const WORDS_BYTES_MAX: u32 = 4096;
+
+/// Bytes that [`Shared::copy`] has in hand.
+#[cfg(not(miri))]
+const COPIED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// Shared memory of a channel: a part of the channel's own, or a memfd of the app's. Cheap to clone;
 /// each clone keeps the memory mapped, so that it can be used wherever the channel is, and after it
@@ -41,6 +45,25 @@ impl Shared {
     #[cfg(not(miri))]
     pub fn offer(memfd: impl AsFd) -> Result<Self, NotShareable> {
         crate::memory::offer(memfd.as_fd()).map(Self::new)
+    }
+
+    /// A memfd with what is there now, which can be offered to another daemon: that of this memory
+    /// is sealed for the one which has it. What others write meanwhile may be missing in the copy.
+    ///
+    /// # Errors
+    /// If there is no memory or descriptor for it.
+    #[cfg(not(miri))]
+    pub fn copy(&self) -> Result<OwnedFd, NotShareable> {
+        let memfd = crate::memory::blank(self.length())?;
+        let copy = Self::offer(&memfd)?;
+        let mut piece = vec![0; COPIED_AT_ONCE_BYTES];
+        for at in (0..self.length()).step_by(COPIED_AT_ONCE_BYTES) {
+            let left = usize::try_from(self.length() - at).unwrap_or(usize::MAX);
+            let piece = &mut piece[..left.min(COPIED_AT_ONCE_BYTES)];
+            let is_copied = self.read(at, piece) && copy.write(at, piece);
+            debug_assert!(is_copied, "both have so many bytes");
+        }
+        Ok(memfd)
     }
 
     /// The same as the daemon sees it, which is told how many bytes it has: mapped, sealed against

@@ -5,7 +5,10 @@ mod support;
 
 use std::time::Duration;
 
-use clearway_client::{Code, Ended, Error};
+use clearway_client::{
+    Channel, Code, Description, Ended, Error, Grant, Grantee, MemoryId, Operation, Rights,
+};
+use rustix::fs::MemfdFlags;
 use support::app::{App, PARTING};
 use support::{Network, PATIENCE, eventually};
 
@@ -92,6 +95,63 @@ fn a_restarted_daemon_has_its_apps_back() {
     assert_eq!((told.listeners.len(), told.listeners[0].1.address.port()), (1, 4000));
     eventually("a client finds it", || client.connect("10.8.0.2:4000", Some(PATIENCE)).is_ok());
     server.accept(Some(PATIENCE)).expect("a client");
+}
+
+/// An owner's memory is there again at the next daemon, as it was: it is shared anew, and its peer
+/// goes on with what it finds.
+#[test]
+fn memory_of_the_apps_own_is_handed_over_again() {
+    const BYTES: u64 = 3 << 20;
+    let mut network = Network::start();
+    let mut owner = network.server.attach("owner");
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memories = [0, 1].map(|number: u64| {
+        let memfd = rustix::fs::memfd_create("of-the-app", flags).expect("a memfd");
+        rustix::fs::ftruncate(&memfd, BYTES).expect("its size");
+        let memory = owner.add_memory(&memfd).expect("added");
+        let shared = owner.memory(memory).expect("just added");
+        assert!(shared.store(BYTES - 8, 70 + number));
+        memory
+    });
+    owner.remove_memory(memories[0]).expect("no region is in it");
+    let before = owner.memory(memories[1]).expect("still there");
+    let share = |owner: &mut Channel, memory| {
+        let grants = vec![Grant { to: Grantee::Anybody, rights: Rights::ATOMIC }];
+        let description = Description { name: b"own".to_vec(), grants };
+        owner.share_in(memory, 0..BYTES, &description, Some(PATIENCE)).expect("shared")
+    };
+    share(&mut owner, memories[1]);
+    owner.listen(4000).expect("listening");
+    network.server.kill();
+    while owner.next_event(Some(PATIENCE)).is_ok() {}
+    network.server.restart();
+    let told = owner.reattach(Some(PATIENCE)).expect("attached");
+
+    let [(was, now)] = &told.memories[..] else { panic!("{told:?}") };
+    assert_eq!(*was, memories[1], "what was removed is not there");
+    let memory = *now.as_ref().expect("handed over");
+    let region = share(&mut owner, memory);
+    let mut asker = network.client.attach("asker");
+    let mut connection = None;
+    eventually("the owner is found", || {
+        connection = asker.connect(network.server.at(4000), Some(PATIENCE)).ok();
+        connection.is_some()
+    });
+    let connection = connection.expect("connected");
+    let add = Operation::FetchAdd { region, offset: BYTES - 8, addend: 9 };
+    let added = asker.operate(connection, &add, Some(PATIENCE)).expect("done");
+    assert_eq!(added.value, 71);
+    let after = owner.memory(memory).expect("added");
+    assert_eq!((after.load(BYTES - 8), before.load(BYTES - 8)), (Some(80), Some(71)));
+    assert_eq!(owner.memory(MemoryId::CHANNEL).map(|shared| shared.length()), Some(0));
+    // And once more.
+    network.server.kill();
+    while owner.next_event(Some(PATIENCE)).is_ok() {}
+    network.server.restart();
+    let told = owner.reattach(Some(PATIENCE)).expect("attached");
+    let [(was, Ok(again))] = told.memories[..] else { panic!("{told:?}") };
+    assert_eq!(was, memory);
+    assert_eq!(owner.memory(again).and_then(|shared| shared.load(BYTES - 8)), Some(80));
 }
 
 /// A host that vanishes is lost to its peers, after the time that the configuration says, or the

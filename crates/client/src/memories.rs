@@ -52,7 +52,8 @@ impl Channel {
     ///
     /// The memfd is one that takes seals (`MFD_ALLOW_SEALING`), and has a size in whole pages. From
     /// now on its size and its pages are fixed: it is written by mappings that there are already,
-    /// [`Channel::memory`] among them, and in no other way. So it is for one channel, once.
+    /// [`Channel::memory`] among them, and in no other way. So it is for one channel, once; the
+    /// daemon after this one is given a copy ([`Channel::reattach`]).
     ///
     /// # Errors
     /// If it is no such memfd; the policy lets this user share nothing, or no more; or the daemon
@@ -65,6 +66,16 @@ impl Channel {
         let memory = MemoryId(self.host.add_memory(memfd.as_fd(), &shared)?);
         self.memories.insert(memory, shared);
         Ok(memory)
+    }
+
+    /// Adds copies of the memories of a channel whose daemon has gone. What each was called there,
+    /// and is called here.
+    pub(crate) fn add_copies(
+        &mut self,
+        memories: &Memories,
+    ) -> Vec<(MemoryId, Result<MemoryId, Error>)> {
+        let mut again = |shared: &Shared| self.add_memory(shared.copy()?);
+        memories.iter().map(|(was, shared)| (*was, again(shared))).collect()
     }
 
     /// Takes memory back, when no region is shared in it any more ([`Channel::unshare`]). The app

@@ -8,7 +8,8 @@ use rustix::event::epoll;
 
 use crate::channel::watch;
 use crate::{
-    Awaited, Channel, Code, ConnectionId, Error, ListenAddress, Listener, ListenerId, VifId,
+    Awaited, Channel, Code, ConnectionId, Error, ListenAddress, Listener, ListenerId, MemoryId,
+    VifId,
 };
 
 /// First time between two attempts to attach; it doubles.
@@ -29,6 +30,9 @@ pub struct Reattached {
     pub connections: Vec<Reconnected>,
     /// Virtual interfaces of before, which the app opens again.
     pub vifs: Vec<VifId>,
+    /// Memory of before that was added, and what it is called now; or why there is none. It is a
+    /// copy, elsewhere ([`Channel::memory`]), and nothing of it is shared yet.
+    pub memories: Vec<(MemoryId, Result<MemoryId, Error>)>,
     /// Messages that had come and were not taken: they are lost.
     pub messages_unread: usize,
 }
@@ -51,7 +55,9 @@ pub struct Reconnected {
 impl Channel {
     /// Attaches again after an error whose [`Error::ended`] is the channel: waits up to `timeout`
     /// for a daemon, listens again on all ports, and connects again to all peers to whom the app
-    /// had connected. Tells what was lost. The descriptor for event loops stays the same.
+    /// had connected. Tells what was lost. The descriptor for event loops stays the same. Memory of
+    /// the app's own ([`Channel::add_memory`]) is copied, since it is sealed for the daemon that
+    /// had it; what other threads write to it meanwhile may be missing in the copy.
     pub fn reattach(&mut self, timeout: Option<Duration>) -> Result<Reattached, Error> {
         if self.host.is_embedded() {
             let message = "an engine inside the app does not come back; open another".to_owned();
@@ -66,7 +72,8 @@ impl Channel {
         if self.hears_of_skipped {
             fresh.tell_skipped(true)?;
         }
-        let mut told = Reattached::default();
+        let mut told =
+            Reattached { memories: fresh.add_copies(&self.memories), ..Reattached::default() };
         for listener in &self.listeners {
             let again = fresh.listen(ListenAddress {
                 address: listener.wanted.address,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clearway_client::{Awaited, Code, Ended, Error, Event};
 use common::{Daemon, ECHO, NOW, Order, PATIENCE, address, eventually};
+use rustix::fs::MemfdFlags;
 
 #[test]
 fn a_channel_begins_anew_with_the_next_daemon() {
@@ -64,6 +65,36 @@ fn a_channel_that_takes_streams_goes_on_to_take_them() {
     assert_eq!(daemon.heard_next(), b"streams true");
     channel.take_streams(false).unwrap();
     eventually(|| daemon.heard_next() == b"streams false");
+}
+
+/// The next daemon is given a copy of the app's own memory: the memfd is sealed for the one before.
+#[test]
+fn memory_of_the_apps_own_is_copied_for_the_next_daemon() {
+    const BYTES: u64 = 3 << 20;
+    let mut daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let added = [0, 1].map(|number: u64| {
+        let memfd = rustix::fs::memfd_create("of-the-app", flags).unwrap();
+        rustix::fs::ftruncate(&memfd, BYTES).unwrap();
+        let memory = channel.add_memory(&memfd).unwrap();
+        let shared = channel.memory(memory).unwrap();
+        assert!(shared.store(0, number) && shared.store(BYTES - 8, 70 + number));
+        (memory, shared)
+    });
+    daemon.order(Order::Die);
+    channel.next_event(PATIENCE).unwrap_err();
+    let waiting = std::thread::spawn(move || (channel.reattach(PATIENCE).unwrap(), channel));
+    daemon.restart();
+    let (told, channel) = waiting.join().unwrap();
+    assert_eq!(told.memories.len(), added.len(), "{told:?}");
+    for (number, ((was, shared), (again, now))) in (0..).zip(added.iter().zip(&told.memories)) {
+        let copy = channel.memory(*now.as_ref().unwrap()).unwrap();
+        assert_eq!((again, copy.length()), (was, BYTES));
+        assert_eq!((copy.load(0), copy.load(BYTES - 8)), (Some(number), Some(70 + number)));
+        assert!(shared.store(0, 9));
+        assert_eq!(copy.load(0), Some(number), "it is another memory");
+    }
 }
 
 /// A daemon that refuses is not waited for.

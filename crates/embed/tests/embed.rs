@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clearway_client::{CaptureOptions, VifOptions};
+use clearway_client::{CaptureOptions, Description, Grant, Grantee, Operation, Rights, VifOptions};
 use clearway_embed::nic::fabric::{self, Faults};
 use clearway_embed::nic::memif::{self, Config, Role};
 use clearway_embed::nic::{Capabilities, Counters, HEADER_BYTES_MAX, Info, Queue, Transmit};
 use clearway_embed::{Channel, Code, ConnectionId, Error, Event, Host, Options, Waiting};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 /// Nothing here takes longer, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -211,6 +212,57 @@ fn two_hosts_in_one_thread() {
     client.send(connection, b"no receive call follows").expect("sent");
     let message = server.recv_zero_copy(Some(PATIENCE)).expect("the call that sent has sent it");
     assert_eq!(*message, *b"no receive call follows");
+}
+
+/// A memfd that held something before: peers read and change it, and the app has it back in the end.
+#[test]
+fn memory_of_the_apps_own_is_shared_and_taken_back() {
+    const BYTES: u64 = 1 << 20;
+    let (mut server, mut client, connection, _wire) = in_one_thread();
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = memfd_create("of-the-app", flags).expect("a memfd");
+    assert!(matches!(server.add_memory(&memfd), Err(Error::Memory(_))), "it has no page");
+    ftruncate(&memfd, BYTES).expect("its size");
+    rustix::io::pwrite(&memfd, b"before", 64).expect("written");
+    let memory = server.add_memory(&memfd).expect("added");
+    let shared = server.memory(memory).expect("just added");
+    let grants = vec![Grant { to: Grantee::Anybody, rights: Rights::ALL }];
+    let description = Description { name: b"own".to_vec(), grants };
+    let region = server.share_in(memory, 64..BYTES, &description, Some(PATIENCE)).expect("shared");
+    let mut operate = |operation: Operation<'_>| {
+        let id = client.start(connection, &operation).expect("started");
+        loop {
+            server.flush();
+            match client.next_operated(Some(Duration::ZERO)) {
+                Ok(over) => {
+                    assert_eq!(over.id, id);
+                    break over.done().expect("done");
+                }
+                Err(Error::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let found = operate(Operation::Find { name: b"own" });
+    assert_eq!((found.value, found.extra), (region.as_u64(), BYTES - 64));
+    assert_eq!(operate(Operation::Read { region, offset: 0, length: 6 }).bytes(), b"before");
+    operate(Operation::Write { region, offset: 8, bytes: &[7; 100_000] });
+    let add = operate(Operation::FetchAdd { region, offset: BYTES - 72, addend: 5 });
+    let mut written = [0; 100_000];
+    assert!(shared.read(72, &mut written) && written == [7; 100_000]);
+    assert_eq!((add.value, shared.load(BYTES - 8)), (0, Some(5)));
+    rustix::io::pread(&memfd, &mut written, 72).expect("the app reads it by the descriptor, too");
+    assert_eq!(written, [7; 100_000]);
+
+    let refused = server.remove_memory(memory).expect_err("a region is in it");
+    assert!(refused.to_string().contains("unshare"), "{refused}");
+    server.unshare(region, Some(PATIENCE)).expect("revoked");
+    server.remove_memory(memory).expect("nobody can reach it any more");
+    assert!(server.memory(memory).is_none() && server.remove_memory(memory).is_err());
+    // Nothing has sealed it against a channel of its own later.
+    let again = server.add_memory(&memfd).expect("added again");
+    assert_ne!(again, memory);
+    assert_eq!(server.memory(again).and_then(|shared| shared.load(BYTES - 8)), Some(5));
 }
 
 #[test]

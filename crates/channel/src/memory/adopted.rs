@@ -18,10 +18,10 @@
 //! `MADV_HUGEPAGE` before it hands it over.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 use super::mapped::{daemon_seals, map};
@@ -102,6 +102,14 @@ pub(crate) fn adopt(fd: BorrowedFd<'_>, told: u64) -> Result<Bytes, NotShareable
     mapping.fill()?;
     mapping.lock();
     Ok(all_of(mapping))
+}
+
+/// A memfd of so many bytes that can be offered, without any page yet.
+pub(crate) fn blank(bytes: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create("clearway-memory", flags)?;
+    rustix::fs::ftruncate(&fd, bytes)?;
+    Ok(fd)
 }
 
 fn all_of(mapping: Mapping) -> Bytes {

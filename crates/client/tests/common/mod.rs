@@ -15,8 +15,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{self, Attached, Empty, Leave, Listening, Reply, Request};
-use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd, Versions};
+use clearway_channel::control::{
+    self, Attached, Empty, Leave, Listening, MemoryAdded, Reply, Request,
+};
+use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd, Shared, Versions};
 use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -258,6 +260,10 @@ struct Serving {
     connection_next: u64,
     is_paused: bool,
     heard: Vec<u8>,
+    /// Where the app is to send memory of its own, and how many bytes.
+    inlet: Option<(OwnedFd, u64)>,
+    /// Memory that it has added.
+    memories: Vec<Shared>,
     /// The app has said goodbye.
     leave: Option<Leave>,
 }
@@ -313,6 +319,8 @@ fn attach(listener: &OwnedFd) -> Option<Serving> {
         connection_next: 100,
         is_paused: false,
         heard: Vec::new(),
+        inlet: None,
+        memories: Vec::new(),
         leave: None,
     })
 }
@@ -399,10 +407,32 @@ impl Serving {
                 Reply::Listening(Listening { listener: 5, address: address(listen.port) })
             }
             Ok(Request::Unlisten(_)) => Reply::Unlistened(Empty {}),
+            Ok(Request::AddMemory(add)) => {
+                self.bring_memory(add.bytes);
+                return true;
+            }
+            Ok(Request::MemorySent(_)) => self.take_memory(),
             Ok(other) => self.answer_vif(other),
         };
         control::send(&self.control, &reply, &[]).unwrap();
         true
+    }
+
+    /// Has the app send memory of its own.
+    fn bring_memory(&mut self, bytes: u64) {
+        let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+        let (own, for_app) =
+            rustix::net::socketpair(unix, SocketType::STREAM, flags, None).unwrap();
+        control::send(&self.control, &Reply::BringMemory(Empty {}), &[for_app.as_fd()]).unwrap();
+        self.inlet = Some((own, bytes));
+    }
+
+    /// Takes it, and keeps it as long as the daemon lives.
+    fn take_memory(&mut self) -> Reply {
+        let (inlet, bytes) = self.inlet.take().expect("memory was asked for");
+        let packet = control::receive(&inlet).unwrap().expect("the app has sent it");
+        self.memories.push(Shared::adopt(&packet.descriptors[0], bytes).expect("it is offered"));
+        Reply::MemoryAdded(MemoryAdded { memory: self.memories.len() as u64 })
     }
 
     /// Whether there was anything to do.

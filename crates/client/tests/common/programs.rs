@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use clearway_client::Code;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{Daemon, Order, eventually};
 
@@ -108,6 +110,19 @@ pub(crate) fn reattach_goes_on(mut reattach: Command) {
     daemon.restart();
     client.says("Clearway");
     client.succeeds();
+}
+
+/// The program takes a socket and a memfd, which it inherits.
+pub(crate) fn memory_is_there_again(mut owner: Command) {
+    let memfd = memfd_create("of-the-program", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&memfd, 4096).unwrap();
+    let mut daemon = Daemon::start();
+    owner.arg(&daemon.path).arg(memfd.as_raw_fd().to_string());
+    let mut owner = Program::start(&mut owner, &daemon);
+    owner.says("added");
+    daemon.order(Order::Die);
+    daemon.restart();
+    owner.succeeds();
 }
 
 /// Clients close, die and vanish, before they have their answers; a server goes on for the next.

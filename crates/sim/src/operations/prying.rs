@@ -4,7 +4,7 @@ use clearway_base::{Random, Time};
 use clearway_channel::{OperationKind as Kind, OperationStatus as Status, Rights};
 
 use super::estate::Estate;
-use super::layout::{Region, VAULT_BYTES, entry_at};
+use super::layout::{ENTRIES, Region, TABLE, TABLE_STRIDE, VAULT_BYTES, entry_at};
 use super::question::{Answer, Question, Words, read, write};
 use super::vault::{Vault, Who};
 
@@ -85,6 +85,9 @@ impl Estate {
     /// A request of a liar: whatever the vault may be asked, in any place.
     pub(crate) fn forge(&self, random: &mut Random) -> Option<Words> {
         let (vault, ground) = (self.handle(Region::Vault)?, self.handle(Region::Ground)?);
+        if random.chance(1, 2) {
+            return in_vain(random, ground, vault).map(|(_, words)| words);
+        }
         let kind = KINDS[random.below(KINDS.len() as u64) as usize];
         let one_of_both = |random: &mut Random| if random.chance(3, 4) { vault } else { ground };
         let (region, second) = (one_of_both(random), one_of_both(random));
@@ -150,12 +153,21 @@ fn batch(ground: u64, vault: u64) -> Words {
 fn in_vain(random: &mut Random, ground: u64, vault: u64) -> Option<(Rights, Words)> {
     let of = |kind: Kind, words: Words| Words { kind: kind as u8, ..words };
     let table = Words { second: vault, ..read(ground, entry_at(0), 900) };
+    let entry = random.below(ENTRIES as u64) as u32;
+    let scan = Words {
+        stride: TABLE_STRIDE as u16,
+        count: 1,
+        operand: Estate::key(entry as usize),
+        second: vault,
+        ..read(ground, TABLE + TABLE_STRIDE * entry, 900)
+    };
     let from_vault = Words { second: ground, stride: 16, count: 8, ..read(vault, 0, 900) };
     let cases = [
         (Rights::WRITE | Rights::NOTIFY, of(Kind::WriteNotify, write(vault, 0, vec![1; 8]))),
         (Rights::WRITE, write(vault, 3, vec![2; 100])),
         (Rights::ATOMIC, of(Kind::CompareSwap, read(vault, VAULT_BYTES - 8, 0))),
         (Rights::READ, of(Kind::IndirectRead, table)),
+        (Rights::READ, of(Kind::ScanRead, scan)),
         (Rights::READ, of(Kind::IndirectRead, from_vault.clone())),
         (Rights::READ, of(Kind::ScanRead, from_vault)),
         (Rights::READ, read(vault, 0, VAULT_BYTES)),

@@ -61,10 +61,12 @@ impl Vault {
     pub(super) fn new(app: u32, host: u32, hosts: &[Neighbourhood]) -> Self {
         let mut random = Random::new(!u64::from(app) ^ 0x7a);
         let mut grants = Vec::new();
-        let rights = hosts.iter().map(|at| {
+        let rights = hosts.iter().zip(0..).map(|(at, number)| {
             let has_room = grants.len() + at.addresses.len() <= HOST_GRANTS_MAX;
             let rights = Rights::of(random.below(16) as u8);
-            if !has_room || random.chance(1, 3) {
+            // Of the own host mostly a user alone has any.
+            let (left_out, of) = if number == host { (3, 4) } else { (1, 3) };
+            if !has_room || random.chance(left_out, of) {
                 return Rights::NONE;
             }
             let bits = |address: &IpAddr| if address.is_ipv4() { 32 } else { 128 };
