@@ -539,6 +539,13 @@ cases! {
         < R 65701:65701(0); > . 1:1(0) ack 2
         < R 65702:65702(0); get_option 3 error = 0";
 
+    /// The first segment after the SYN tells all of the buffer, which is 66 of the peer's segments.
+    freebsd_first_window: host() => "
+        set freebsd 1; set tcp_window_scaling 1
+        set receive_buffer 65536; set receive_buffer_max 2097152
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535
+        < S. 0:0(0) ack 1 win 10000 <mss 1000,wscale 10>; > . 1:1(0) ack 1 win 1031";
+
     /// Both FINs cross: the acknowledgement of the peer's has this end's again.
     freebsd_fin_again: freebsd() => "
         < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
