@@ -380,8 +380,12 @@ cases! {
         < . 1:1(0) ack 1 win 32896 <sack 1001:3001>
         < . 1:1(0) ack 1 win 32896 <sack 1001:4001>
         > . 1:1001(1000) ack 1; tcp_info 4 total_retrans = 1; tcp_info 4 sacked = 3
-        +0.1 < . 1:1(0) ack 4001 win 32896
-        +0.1 close 4 = 0; > F. 4001:4001(0) ack 1";
+        tcp_info 4 lost = 1; tcp_info 4 retrans = 1; tcp_info 4 ca_state = 3
+        +0.1 < . 1:1(0) ack 4001 win 32896; tcp_info 4 lost = 0; tcp_info 4 retrans = 0
+        tcp_info 4 advmss = 1460; tcp_info 4 rcv_mss = 536
+        < . 1:1001(1000) ack 4001; tcp_info 4 rcv_mss = 1000; +0.04 > . 4001:4001(0) ack 1001
+        read 4 1000 = 1000
+        +0.1 close 4 = 0; > F. 4001:4001(0) ack 1001";
 
     /// RFC 5681, section 3.2, of a peer without SACK.
     lost_by_three_duplicates: with_sack() => "
