@@ -604,6 +604,7 @@ fn flag(word: &str) -> i32 {
         "waitall" => libc::MSG_WAITALL,
         "dontwait" => libc::MSG_DONTWAIT,
         "more" => libc::MSG_MORE,
+        "eor" => libc::MSG_EOR,
         "trunc" => libc::MSG_TRUNC,
         "oob" => libc::MSG_OOB,
         other => panic!("there is no flag {other}"),
