@@ -142,6 +142,9 @@ impl Host {
                 }
                 sent += length;
                 if sent == bytes.len() {
+                    if flags & libc::MSG_EOR != 0 {
+                        state.sockets.end_record(socket);
+                    }
                     return Ok(());
                 }
             }

@@ -59,18 +59,24 @@ pub(crate) fn emit(info: &Info) -> Vec<u8> {
     let segments = |of: u64| of.div_ceil(segment_bytes);
     let us = |ns: u64| ns / MICROSECOND;
     let threshold = info.slow_start_threshold_bytes.map_or(SLOW_START, segments);
+    // What was lost and has been sent again counts as both, as with Linux.
+    let is_open = info.recovery == "open";
+    let lost_bytes = info.lost_bytes + if is_open { 0 } else { info.resent_bytes };
     let outstanding = info.queued_bytes.saturating_sub(info.unsent_bytes);
     let words = [
         (8, us(info.rto_ns)),
         (16, segment_bytes),
+        (20, info.peer_segment_bytes.into()),
         (24, segments(outstanding)),
         (28, segments(info.sacked_bytes)),
-        (32, segments(info.lost_bytes)),
+        (32, segments(lost_bytes)),
+        (36, segments(info.resent_bytes)),
         (60, info.path_mtu.into()),
         (68, us(info.rtt_ns)),
         (72, us(info.rtt_variation_ns)),
         (76, threshold.min(SLOW_START)),
         (80, info.window_bytes / segment_bytes),
+        (84, info.offered_segment_bytes.into()),
         (96, info.receive_buffer_bytes.into()),
         (100, info.segments_retransmitted),
         (136, info.segments_sent),

@@ -490,6 +490,20 @@ cases! {
         send 4 100 more = 100
         send 4 100 = 100; > P. 1:301(300) ack 1";
 
+    /// send(2), MSG_EOR: "terminates a record": what comes behind it shares no segment with it, and
+    /// it waits for nothing then.
+    records_share_no_segment: established() => "
+        write 4 100 = 100; > P. 1:101(100) ack 1
+        send 4 50 eor = 50
+        send 4 1200 eor = 1200; > . 101:151(50) ack 1; > . 151:1151(1000) ack 1
+        write 4 500 = 500; > . 1151:1351(200) ack 1
+        < . 1:1(0) ack 1151
+        < . 1:1(0) ack 1351; > P. 1351:1851(500) ack 1
+        < . 1:1(0) ack 1851
+        option 4 cork 1 = 0; send 4 50 eor = 50; write 4 50 = 50; > . 1851:1901(50) ack 1
+        option 4 cork 0 = 0
+        < . 1:1(0) ack 1901; > P. 1901:1951(50) ack 1";
+
     /// tcp(7), TCP_MAXSEG.
     small_segments: listening() => "
         option 3 maxseg 500 = 0

@@ -380,8 +380,12 @@ cases! {
         < . 1:1(0) ack 1 win 32896 <sack 1001:3001>
         < . 1:1(0) ack 1 win 32896 <sack 1001:4001>
         > . 1:1001(1000) ack 1; tcp_info 4 total_retrans = 1; tcp_info 4 sacked = 3
-        +0.1 < . 1:1(0) ack 4001 win 32896
-        +0.1 close 4 = 0; > F. 4001:4001(0) ack 1";
+        tcp_info 4 lost = 1; tcp_info 4 retrans = 1; tcp_info 4 ca_state = 3
+        +0.1 < . 1:1(0) ack 4001 win 32896; tcp_info 4 lost = 0; tcp_info 4 retrans = 0
+        tcp_info 4 advmss = 1460; tcp_info 4 rcv_mss = 536
+        < . 1:1001(1000) ack 4001; tcp_info 4 rcv_mss = 1000; +0.04 > . 4001:4001(0) ack 1001
+        read 4 1000 = 1000
+        +0.1 close 4 = 0; > F. 4001:4001(0) ack 1001";
 
     /// RFC 5681, section 3.2, of a peer without SACK.
     lost_by_three_duplicates: with_sack() => "
@@ -538,6 +542,13 @@ cases! {
         < F. 1:1(0) ack 1; > . 1:1(0) ack 2
         < R 65701:65701(0); > . 1:1(0) ack 2
         < R 65702:65702(0); get_option 3 error = 0";
+
+    /// The first segment after the SYN tells all of the buffer, which is 66 of the peer's segments.
+    freebsd_first_window: host() => "
+        set freebsd 1; set tcp_window_scaling 1
+        set receive_buffer 65536; set receive_buffer_max 2097152
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535
+        < S. 0:0(0) ack 1 win 10000 <mss 1000,wscale 10>; > . 1:1(0) ack 1 win 1031";
 
     /// Both FINs cross: the acknowledgement of the peer's has this end's again.
     freebsd_fin_again: freebsd() => "

@@ -73,7 +73,8 @@ pub struct Settings {
     /// first if this is less.
     pub receive_buffer_bytes_max: u32,
     /// What RFCs leave open is done as FreeBSD does it, for scripts that compare: the receive buffer
-    /// is rounded up to whole segments, of the MSS, once that is agreed on; the acknowledgement of a
+    /// is rounded up to whole segments, of the MSS, once that is agreed on, and the first segment
+    /// after the SYN tells all of it; the acknowledgement of a
     /// FIN that crosses one's own has that again; a reset in CLOSE-WAIT is told as a reset.
     pub freebsd: bool,
     /// Extents that wait to be acknowledged, at most.

@@ -413,6 +413,11 @@ impl Connection {
         }
     }
 
+    /// What is given next shares no segment with what has been given.
+    pub(crate) fn end_record(&mut self) {
+        self.snd.end_record();
+    }
+
     /// What waits to be sent waits for nothing but its windows.
     pub(crate) fn hurry(&mut self) {
         self.snd.hurry();

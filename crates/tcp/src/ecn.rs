@@ -39,20 +39,22 @@ impl EcnState {
         self.agreed
     }
 
-    /// A segment with data has come. True if the peer should hear of a mark at once.
+    /// A segment with data has come. True if it is to be acknowledged at once: it is marked, or
+    /// the peer has reduced its window, of which no more than this segment may be left.
     #[inline]
     pub(crate) fn on_data(&mut self, ecn: Ecn, flags: Flags) -> bool {
         if !self.agreed {
             return false;
         }
         // 6.1.3: "until it receives a CWR packet"; a mark on that very packet begins anew.
-        if flags.contains(Flags::CWR) {
+        let is_reduced = flags.contains(Flags::CWR);
+        if is_reduced {
             self.echoes = false;
         }
         if ecn == Ecn::Marked {
             return !core::mem::replace(&mut self.echoes, true);
         }
-        false
+        is_reduced
     }
 
     /// An acknowledgement of `una` has come. True if it says of a mark that is not answered yet.

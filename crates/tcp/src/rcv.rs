@@ -48,9 +48,14 @@ impl Receive {
     /// The peer's SYN stands at `syn`. There is room for `buffer_bytes` at first.
     pub(crate) fn new(syn: u64, buffer_bytes: u32, settings: &Settings, scale: u8) -> Self {
         let first = syn + 1;
+        // FreeBSD tells all of it with its next segment, however little more it is.
+        let window = match settings.freebsd {
+            true => buffer_bytes,
+            false => initial_window(buffer_bytes).into(),
+        };
         Self {
             next: first,
-            edge: first + u64::from(initial_window(buffer_bytes)),
+            edge: first + u64::from(window),
             first,
             released: first,
             fin: None,

@@ -156,6 +156,14 @@ impl Scoreboard {
         self.lost_bytes
     }
 
+    /// What has been sent again, and has neither arrived nor been lost again.
+    pub(crate) fn resent_bytes(&self) -> u64 {
+        let is_out = |record: &&Record| {
+            record.again && !self.sacked.contains(record.start) && !self.lost.contains(record.start)
+        };
+        self.records.iter().filter(is_out).map(|record| u64::from(record.length)).sum()
+    }
+
     /// Of what is lost, what stands in `range`.
     pub(crate) fn lost_bytes_in(&self, range: Range<u64>) -> u64 {
         let parts = self.lost.overlapping(range.clone());

@@ -30,6 +30,8 @@ pub(crate) struct Send {
     fin: bool,
     /// What there is may leave in a segment that is not full.
     is_hurried: bool,
+    /// Something that is queued ends a record.
+    has_records: bool,
     scale: u8,
     /// The low half of where the last segment ends that was not full: once `una` is there, none is
     /// outstanding.
@@ -40,6 +42,8 @@ pub(crate) struct Send {
 struct Queued {
     start: u64,
     extent: Extent,
+    /// No segment has bytes of this one and of the next.
+    ends_record: bool,
 }
 
 impl Queued {
@@ -74,6 +78,7 @@ impl Send {
             queue: ShortQueue::new(),
             fin: false,
             is_hurried: false,
+            has_records: false,
             scale: 0,
             small_end: first as u32,
         }
@@ -118,7 +123,7 @@ impl Send {
         let mut queue = ShortQueue::new();
         let mut start = saved.start;
         for extent in saved.extents {
-            queue.push_back(Queued { start, extent });
+            queue.push_back(Queued { start, extent, ends_record: false });
             start += u64::from(extent.length);
         }
         Ok(Self {
@@ -133,6 +138,7 @@ impl Send {
             queue,
             fin: saved.fin,
             is_hurried: false,
+            has_records: false,
             scale,
             small_end: saved.una as u32,
         })
@@ -205,9 +211,28 @@ impl Send {
     /// Appends what the app has given.
     pub(crate) fn push(&mut self, extent: Extent) {
         debug_assert!(!self.fin);
-        self.queue.push_back(Queued { start: self.end, extent });
+        self.queue.push_back(Queued { start: self.end, extent, ends_record: false });
         self.end += u64::from(extent.length);
         self.is_hurried = false;
+    }
+
+    /// What has been given ends a record: nothing that is appended shares a segment with it.
+    pub(crate) fn end_record(&mut self) {
+        if let Some(last) = self.queue.back_mut() {
+            last.ends_record = true;
+            self.has_records = true;
+        }
+    }
+
+    /// Where the record ends that is to be sent next, if more stands behind it.
+    fn record_end(&self) -> Option<u64> {
+        if !self.has_records {
+            return None;
+        }
+        let index = self.queue.partition_point(|queued| queued.end() <= self.next);
+        let mut rest = (index..self.queue.len()).filter_map(|index| self.queue.get(index));
+        let end = rest.find(|queued| queued.ends_record)?.end();
+        Some(end).filter(|end| *end < self.end)
     }
 
     /// What there is may leave in a segment that is not full, as long as nothing is appended.
@@ -282,13 +307,16 @@ impl Send {
         eagerness: Eagerness,
     ) -> Option<Range<u64>> {
         let segment_bytes = u64::from(segment_bytes);
-        let available = self.limit().checked_sub(self.next)?;
+        let record_end = self.record_end();
+        let limit = record_end.unwrap_or(self.limit());
+        let available = limit.checked_sub(self.next)?;
+        let may_be_small = |bytes| record_end.is_some() || self.may_be_small(bytes, eagerness);
         let open = self.open();
         // A FIN takes no room in a segment.
         let length = available.min(open).min(room).min(u64::from(most) + u64::from(self.fin));
         if length >= segment_bytes {
             let whole = length - length % segment_bytes;
-            let is_end = length == available && self.may_be_small(length - whole, eagerness);
+            let is_end = length == available && may_be_small(length - whole);
             return Some(self.next..self.next + if is_end { length } else { whole });
         }
         if length == 0 {
@@ -298,7 +326,7 @@ impl Send {
         // 3.8.6.2.1, (3): "if at least a fraction Fs of the maximum window can be sent", where Fs
         // is "a fraction whose recommended value is 1/2".
         let is_half = length == open && open >= self.window_max.div_ceil(2) && !eagerness.cork;
-        let goes = is_half || (is_end && self.may_be_small(length, eagerness));
+        let goes = is_half || (is_end && may_be_small(length));
         goes.then(|| self.next..self.next + length)
     }
 
@@ -334,6 +362,7 @@ impl Send {
     #[inline]
     pub(crate) fn pop_acknowledged(&mut self, all: bool) -> Option<Extent> {
         self.queue.front().filter(|queued| all || queued.end() <= self.una)?;
+        self.has_records &= self.queue.len() > 1;
         self.queue.pop_front().map(|queued| queued.extent)
     }
 

@@ -287,8 +287,8 @@ int clearway_lab_connect(int host, int fd, const struct sockaddr *address, sockl
 
 /**
  * send(2), and write(2) with `flags` of 0: waits, unless the socket is SOCK_NONBLOCK or `flags`
- * has MSG_DONTWAIT. MSG_MORE works; MSG_OOB and MSG_FASTOPEN are refused. How many bytes were
- * taken.
+ * has MSG_DONTWAIT. MSG_MORE and MSG_EOR work; MSG_OOB and MSG_FASTOPEN are refused. How many bytes
+ * were taken.
  */
 int64_t clearway_lab_send(int host, int fd, const void *data, size_t length, int flags);
 

@@ -81,8 +81,8 @@ pub unsafe extern "C" fn clearway_lab_connect(
 }
 
 /// send(2), and write(2) with `flags` of 0: waits, unless the socket is SOCK_NONBLOCK or `flags`
-/// has MSG_DONTWAIT. MSG_MORE works; MSG_OOB and MSG_FASTOPEN are refused. How many bytes were
-/// taken.
+/// has MSG_DONTWAIT. MSG_MORE and MSG_EOR work; MSG_OOB and MSG_FASTOPEN are refused. How many bytes
+/// were taken.
 ///
 /// # Safety
 /// `data` points to `length` readable bytes.

@@ -41,6 +41,10 @@ pub struct Info {
     pub remote: SocketAddr,
     /// Payload of a full segment.
     pub segment_bytes: u32,
+    /// The largest segment that this end has said it takes, and those that come.
+    pub offered_segment_bytes: u16,
+    /// See `offered_segment_bytes`.
+    pub peer_segment_bytes: u32,
     /// The path's MTU as it is known.
     pub path_mtu: u16,
     /// What congestion control allows to be in flight, and what is.
@@ -77,10 +81,13 @@ pub struct Info {
     pub segments_received: u64,
     /// What is done about loss: "open", "recovery" or "loss".
     pub recovery: &'static str,
-    /// Of what is outstanding, bytes that have arrived, and that are lost.
+    /// Of what is outstanding, bytes that have arrived, that are lost, and that have been sent again
+    /// and are neither.
     pub sacked_bytes: u64,
     /// See `sacked_bytes`.
     pub lost_bytes: u64,
+    /// See `sacked_bytes`.
+    pub resent_bytes: u64,
     /// Packets have been seen to overtake each other.
     pub reordering: bool,
     /// Bytes of the stream that are acknowledged, and that wait.
@@ -123,6 +130,8 @@ impl Connection {
             local: self.local,
             remote: self.remote,
             segment_bytes: self.size.bytes(),
+            offered_segment_bytes: self.size.offer(self.settings.segment_bytes_max),
+            peer_segment_bytes: self.ack.segment_bytes(),
             path_mtu: self.size.path_mtu(),
             window_bytes: self.window_bytes(),
             slow_start_threshold_bytes: self.control.slow_start_threshold_bytes(),
@@ -147,6 +156,7 @@ impl Connection {
             },
             sacked_bytes: self.board.sacked_bytes(),
             lost_bytes: self.board.lost_bytes(),
+            resent_bytes: self.board.resent_bytes(),
             reordering: self.rack.reordering_seen(),
             acknowledged_bytes: self.snd.acknowledged_bytes(),
             queued_bytes: self.snd.queued_bytes(),

@@ -44,6 +44,13 @@ impl Sockets {
         Ok(())
     }
 
+    /// What has been sent ends a record: what is sent next shares no segment with it.
+    pub fn end_record(&mut self, socket: Socket) {
+        if let Ok(key) = self.connection(socket) {
+            self.stack.end_record(key);
+        }
+    }
+
     /// The next bytes that have come, at most so many; `None` if there will be no more. The window
     /// stays smaller by them until [`Sockets::release`].
     pub fn recv(&mut self, socket: Socket, most: u32) -> Result<Option<Extent>, Fault> {

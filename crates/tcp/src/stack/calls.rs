@@ -177,6 +177,12 @@ impl Stack {
         self.connections.change(key, |connection| connection.set_settings(settings));
     }
 
+    /// What has been given to a connection ends a record: what is given next shares no segment with
+    /// it when it leaves for the first time. Not saved.
+    pub fn end_record(&mut self, key: SlotId) {
+        self.connections.change(key, Connection::end_record);
+    }
+
     /// What waits to be sent does not wait for more any longer, not even if it is corked.
     pub fn hurry(&mut self, key: SlotId) {
         self.connections.change(key, Connection::hurry);

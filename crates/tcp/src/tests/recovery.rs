@@ -518,7 +518,9 @@ cases! {
         < [ect] . 11:21(10) ack 1
         +0.04 > E. 1:1(0) ack 21
         < [ect] W. 21:31(10) ack 1
-        +0.04 > . 1:1(0) ack 31";
+        > . 1:1(0) ack 31       // the peer's window may be this segment
+        < [ect] . 31:41(10) ack 1
+        +0.04 > . 1:1(0) ack 41";
 
     /// RFC 3168, 6.1.2: ECE halves the window, "at most once per window of data", and CWR says so.
     an_echo_reduces_the_window_once: closed() => "
