@@ -1,11 +1,14 @@
 //! A host without sockets, threads or engines: what is asked of them is looked at.
 
-use clearway_channel::control::{Attach, CloseVif, Leave, Listen, MacChoice, OpenVif, VifOpened};
+use clearway_channel::control::{
+    Attach, CloseVif, Leave, Listen, MacChoice, OpenTcpPort, OpenVif, VifOpened,
+};
 use clearway_channel::{DaemonEnd, Sizes};
 use clearway_engine::ip;
 
 use super::*;
-use crate::policy::{Limits, PortRule};
+use crate::filter::Template;
+use crate::policy::{Limits, People, PortRule, VifRule};
 
 const SIZES: Sizes = Sizes {
     submission_entries: 16,
@@ -182,6 +185,9 @@ fn answered(request: EngineRequest) -> Option<Event> {
         EngineRequest::NoteListener { id, .. } => Some(Event::ListenerNoted { id }),
         EngineRequest::OpenVif { channel, vif, .. }
         | EngineRequest::NoteVif { channel, vif, .. } => {
+            Some(Event::VifOpened { channel, vif, result: Ok(()) })
+        }
+        EngineRequest::OpenTcpPort { channel, number: vif, .. } => {
             Some(Event::VifOpened { channel, vif, result: Ok(()) })
         }
         EngineRequest::CloseVif { channel, vif, .. } => Some(Event::VifClosed { channel, vif }),
@@ -374,6 +380,39 @@ fn ports_of_interfaces_are_counted_and_given_back_whatever_refuses_them() {
     host.answer();
     host.end(1, place);
     assert_eq!((host.claimed.len(), host.steered), (0, 0));
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+/// The engine of the app is told of the peers; for all others the port is one as any other.
+#[test]
+fn a_tcp_port_is_for_the_peers_that_its_app_and_the_policy_name() {
+    let mut host = Host::new(2);
+    let place = host.attach_to(1, Some("a/0"));
+    let text = "dst host own and tcp dst port 8080 and src net 10.8.0.0/16";
+    let rule = VifRule {
+        people: People { users: vec![USER], ..People::default() },
+        receive: vec![Template::parse(text).expect("a filter")],
+        ..VifRule::default()
+    };
+    host.plane.set_policy(Policy { anybody: true, vifs: vec![rule], ..Policy::default() });
+    let open = |peers: &[&str]| {
+        let peers = peers.iter().map(|text| text.parse().expect("a prefix")).collect();
+        Request::OpenTcpPort(OpenTcpPort { port: 8080, peers, ..OpenTcpPort::default() })
+    };
+    for peers in [&[][..], &["10.9.0.0/16"], &["10.8.1.0/24", "10.9.0.1"]] {
+        assert_eq!(code_of(host.ask(1, open(peers))), Some(Code::Denied), "{peers:?}");
+    }
+    assert_eq!(host.ask(1, open(&["10.8.1.0/24", "10.8.2.1"])), None);
+    let mut asked = host.asked.iter().filter_map(|(_, request)| match request {
+        EngineRequest::OpenTcpPort { spec, .. } => Some(spec),
+        _ => None,
+    });
+    let spec = asked.next().expect("its engine is asked");
+    let peers: Vec<String> = spec.peers.iter().map(ToString::to_string).collect();
+    assert_eq!((peers, spec.port), (vec!["10.8.1.0/24".into(), "10.8.2.1/32".into()], 8080));
+    let whole = Template::parse("dst host own and tcp dst port 8080").expect("a filter");
+    assert_eq!(spec.rights.receive, whole.expand(&[[10, 0, 0, 1].into()]));
+    host.end(1, place);
     assert_eq!(host.plane.audit_rest(), Ok(()));
 }
 

@@ -37,8 +37,7 @@ impl Accounts {
             }
             other => other,
         })?;
-        let grant = self.granted(wanted(vec![whole])?, place, false)?;
-        Ok(Grant { rate_frames_per_s: rights.rate_frames_per_s(), ..grant })
+        self.granted(wanted(vec![whole])?, place, false)
     }
 }
 
