@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use clearway_channel::{Code, Command, Extent};
+use clearway_channel::{Code, Command};
 
 use crate::{Awaited, Channel, ConnectionId, Error};
 
@@ -25,39 +25,28 @@ impl Channel {
         message: &[u8],
         within: Duration,
     ) -> Result<u32, Error> {
-        let begun = Instant::now();
         let length = self.check_length(message.len())?;
-        let extent = self.wait_for(Some(within), Awaited::Room, |channel| {
-            channel.check_open(connection)?;
-            channel.with_room(|channel| channel.allocate(length))
-        })?;
-        self.end.transmit_bytes(&extent).copy_from_slice(message);
-        let left = within.saturating_sub(begun.elapsed());
-        let number = self.put_within(connection, extent, length, left)?;
-        self.tell();
-        Ok(number)
-    }
-
-    fn put_within(
-        &mut self,
-        connection: ConnectionId,
-        extent: Extent,
-        length: u32,
-        left: Duration,
-    ) -> Result<u32, Error> {
-        let Some(found) = self.connections.find_open(connection) else {
-            self.end.free(extent);
-            return Err(Error::Connection { connection, code: Code::Closed });
+        let (extent, left) = match self.room_in(connection, length)? {
+            Some(extent) => (extent, within),
+            None => {
+                let begun = Instant::now();
+                let extent = self.wait_for(Some(within), Awaited::Room, |channel| {
+                    channel.room_in(connection, length)
+                })?;
+                (extent, within.saturating_sub(begun.elapsed()))
+            }
         };
-        let number = found.number_of_next();
-        let offset = extent.offset();
-        found.outstanding.push_back(extent);
-        self.sends_outstanding += 1;
+        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        let number = self.connections.find_open(connection).map(|found| found.number_of_next());
         let within_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
-        let connection = connection.as_u64();
-        let command = Command::SendWithin { connection, offset, length, within_us };
-        self.end.submit(&command).expect("there was room");
-        Ok(number)
+        self.put_as(connection, extent, |connection, offset| Command::SendWithin {
+            connection,
+            offset,
+            length,
+            within_us,
+        });
+        self.tell();
+        number.ok_or(Error::Connection { connection, code: Code::Closed })
     }
 
     /// Whether [`next_event`](Self::next_event) tells of messages that peers have dropped, where

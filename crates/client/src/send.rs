@@ -169,12 +169,20 @@ impl Channel {
     #[cold]
     fn put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
         let length = self.check_length(message.len())?;
-        self.check_open(connection)?;
-        let extent = self.with_room(|channel| channel.allocate(length))?;
-        let Some(extent) = extent else { return Ok(None) };
+        let Some(extent) = self.room_in(connection, length)? else { return Ok(None) };
         self.end.transmit_bytes(&extent).copy_from_slice(message);
         self.put_extent(connection, extent, length);
         Ok(Some(()))
+    }
+
+    /// Memory for a message of an open connection, if there is some now.
+    pub(crate) fn room_in(
+        &mut self,
+        connection: ConnectionId,
+        length: u32,
+    ) -> Result<Option<Extent>, Error> {
+        self.check_open(connection)?;
+        self.with_room(|channel| channel.allocate(length))
     }
 
     /// Memory for a message that may be sent now.
@@ -194,6 +202,22 @@ impl Channel {
     /// other that was on its way.
     #[inline]
     fn put_extent(&mut self, connection: ConnectionId, extent: Extent, length: u32) -> bool {
+        self.put_as(connection, extent, |connection, offset| Command::Send {
+            connection,
+            stream: 0,
+            offset,
+            length,
+        })
+    }
+
+    /// The same by the command that is made of the connection's number and the message's offset.
+    #[inline(always)]
+    pub(crate) fn put_as(
+        &mut self,
+        connection: ConnectionId,
+        extent: Extent,
+        command: impl FnOnce(u64, u32) -> Command,
+    ) -> bool {
         let Some(found) = self.connections.find_open(connection) else {
             self.end.free(extent);
             return false;
@@ -201,8 +225,7 @@ impl Channel {
         let (connection, offset) = (connection.as_u64(), extent.offset());
         found.outstanding.push_back(extent);
         self.sends_outstanding += 1;
-        let command = Command::Send { connection, stream: 0, offset, length };
-        self.end.submit(&command).expect("the caller has made room");
+        self.end.submit(&command(connection, offset)).expect("the caller has made room");
         true
     }
 
