@@ -318,7 +318,7 @@ impl App for Channels {
         }
     }
 
-    fn hears_of_skipped(&self, owner: Owner) -> bool {
+    fn reads_news(&self, owner: Owner) -> bool {
         self.peek(owner.channel).is_none_or(|channel| !channel.has_too_much_pending())
     }
 

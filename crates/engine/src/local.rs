@@ -207,7 +207,7 @@ impl Channels {
         let next = self.local(sender).and_then(|local| local.waiting.front().copied());
         let Some(message) = next else { return Tried::Done };
         if let Some(late) = message.deadline.filter(|deadline| deadline.at < now)
-            && self.hears_of_skipped(receiver)
+            && self.reads_news(receiver)
         {
             self.drop_local(sender, receiver, late.number);
             return self.go_on(sender);

@@ -200,9 +200,9 @@ pub trait App {
     /// in its [`Deadline`]. It is among those that have "arrived".
     fn dropped(&mut self, _owner: Owner, _number: u32) {}
 
-    /// False if the app does not read what it is told: a peer that drops message after message is
+    /// False if the app leaves unread what it is told: a peer that drops message after message is
     /// to wait then, since each costs it nothing.
-    fn hears_of_skipped(&self, _owner: Owner) -> bool {
+    fn reads_news(&self, _owner: Owner) -> bool {
         true
     }
 

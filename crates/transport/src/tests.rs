@@ -183,7 +183,7 @@ impl App for TestApp {
         self.dropped.push((owner, number));
     }
 
-    fn hears_of_skipped(&self, _: Owner) -> bool {
+    fn reads_news(&self, _: Owner) -> bool {
         !self.is_deaf
     }
 

@@ -77,7 +77,7 @@ impl Incoming {
         if !is_possible {
             return Err(Refused::Violation);
         }
-        if !app.hears_of_skipped(owner) {
+        if !app.reads_news(owner) {
             return Err(Refused::NoBuffer);
         }
         let is_due = sequence == self.next;
