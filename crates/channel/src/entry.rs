@@ -365,8 +365,8 @@ entries! {
                 bytes: u64
             }
         } [check_description(offset, length)]
-        /// Sends a message that lies in the transmit pool, as `Send`, unless nothing of it can leave
-        /// in time: then `Dropped` tells of it before it counts as finished.
+        /// Sends a message that lies in the transmit pool, as `Send`, unless nothing of it can
+        /// leave in time: then `Dropped` tells of it before it counts as finished.
         SEND_WITHIN = 23 => SendWithin {
             1 {
                 /// The connection.
@@ -383,8 +383,8 @@ entries! {
                 within_us: u32
             }
         } [check_send(offset, length)]
-        /// Whether the app is told, by `Skipped`, of messages that peers have dropped. Before this is
-        /// sent it is not.
+        /// Whether the app is told, by `Skipped`, of messages that peers have dropped. Before this
+        /// is sent it is not.
         TELL_SKIPPED = 24 => TellSkipped {
             flags {
                 /// It is.
@@ -724,8 +724,8 @@ entries! {
                 parent: u64
             }
         }
-        /// A message of `SendWithin` could not leave in time, and is not sent. The peer knows, or will
-        /// before anything else of this connection.
+        /// A message of `SendWithin` could not leave in time, and is not sent. The peer's daemon
+        /// knows.
         DROPPED = 22 => Dropped {
             1 {
                 /// The connection.

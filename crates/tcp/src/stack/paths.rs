@@ -1,5 +1,5 @@
-//! What routers have said of the ways to hosts, for connections that open later: RFC 1191, section 5,
-//! and RFC 8201, section 5.2, have it kept for the path and not for one connection.
+//! What routers have said of the ways to hosts, for connections that open later: RFC 1191, section
+//! 5, and RFC 8201, section 5.2, have it kept for the path and not for one connection.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
