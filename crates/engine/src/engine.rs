@@ -11,6 +11,7 @@
 mod arrivals;
 mod audit;
 mod commands;
+mod intake;
 mod lingering;
 mod looks;
 mod parcels;
@@ -52,12 +53,16 @@ use crate::services::{self, Entry};
 use crate::state::LingeringState;
 use crate::switch::Switch;
 use crate::tcp::Tcp;
+use intake::Intake;
 use looks::Looks;
 pub use state::Remains;
 use status::Gathering;
 
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
+/// Bytes that a turn takes from a queue, or gives it as messages: as many as a burst of the usual
+/// packets has. Larger packets are fewer, so that what is small does not wait for a burst of them.
+pub(crate) const BURST_BYTES: usize = TRANSMIT_BURST * 1500;
 
 /// The UDP port of all Clearway hosts, if nothing else is said.
 pub const UDP_PORT_DEFAULT: u16 = 20707;
@@ -132,6 +137,7 @@ pub struct Engine<X = NoExtra> {
     was_up: bool,
     clock: SteadyClock,
     looks: Looks,
+    intake: Intake,
     turns: u64,
     turns_busy: u64,
     /// Where others read what has been counted.
@@ -317,6 +323,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             was_up: false,
             clock: SteadyClock::default(),
             looks,
+            intake: Intake::new(),
             turns: 0,
             turns_busy: 0,
             board: None,
@@ -385,8 +392,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let mut is_empty = false;
         if self.looks.are_due(commands) {
             self.core.messages.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
+            let most = self.intake.frames();
             let received = self.receive(now);
-            is_empty = self.looks.have_emptied(received);
+            is_empty = self.looks.have_emptied(received, most);
             work += received + self.core.handle_timeouts(now);
         }
         if self.core.has_output() {
@@ -450,10 +458,14 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// Takes what has come: from the queues, and from the other engines of the host.
     #[inline]
     fn receive(&mut self, now: Time) -> usize {
-        let (core, mut work) = (&mut self.core, 0);
+        let (core, intake, mut work) = (&mut self.core, &mut self.intake, 0);
         for queue in &mut self.queues {
-            let sink = &mut |frames: &[&[u8]]| core.receive(now, frames, Via::Queue);
-            work += queue.receive(BURST_FRAMES, sink);
+            let most = intake.frames();
+            let sink = &mut |frames: &[&[u8]]| {
+                intake.took(frames.len(), frames.iter().map(|frame| frame.len()).sum());
+                core.receive(now, frames, Via::Queue);
+            };
+            work += queue.receive(most, sink);
         }
         if let Some(queue) = &mut self.copies {
             work += queue.receive(BURST_FRAMES, &mut |frames| core.receive_copies(now, frames));

@@ -7,8 +7,6 @@
 //!
 //! [`Capabilities::receive_is_call`]: clearway_nic::Capabilities::receive_is_call
 
-use clearway_nic::BURST_FRAMES;
-
 use super::Queues;
 
 /// What is known of looks at an engine's queues.
@@ -33,10 +31,11 @@ impl Looks {
         !self.was_left_out
     }
 
-    /// Whether to look again can wait until others had the core, after so many frames had come.
+    /// Whether to look again can wait until others had the core, after so many frames had come,
+    /// and could have at most.
     #[inline]
-    pub(super) fn have_emptied(&self, received: usize) -> bool {
-        self.are_calls && received < BURST_FRAMES
+    pub(super) fn have_emptied(&self, received: usize, most: usize) -> bool {
+        self.are_calls && received < most
     }
 }
 
@@ -48,7 +47,7 @@ mod tests {
     fn a_look_at_memory_is_taken_in_each_turn() {
         let mut looks = Looks { are_calls: false, was_left_out: false };
         assert!(looks.are_due(0) && looks.are_due(1) && looks.are_due(1));
-        assert!(!looks.have_emptied(0), "the next look costs nothing");
+        assert!(!looks.have_emptied(0, 8), "the next look costs nothing");
     }
 
     #[test]
@@ -56,6 +55,6 @@ mod tests {
         let mut looks = Looks { are_calls: true, was_left_out: false };
         let due: Vec<bool> = [0, 1, 1, 1, 0, 1, 0].map(|commands| looks.are_due(commands)).into();
         assert_eq!(due, [true, false, true, false, true, false, true]);
-        assert!(looks.have_emptied(BURST_FRAMES - 1) && !looks.have_emptied(BURST_FRAMES));
+        assert!(looks.have_emptied(7, 8) && !looks.have_emptied(8, 8));
     }
 }

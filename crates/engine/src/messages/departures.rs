@@ -10,6 +10,7 @@ use crate::captures::Party;
 use crate::channels::Channels;
 use crate::common::Common;
 use crate::component::{Outlet, Sending};
+use crate::engine::BURST_BYTES;
 use crate::ip::UdpPath;
 use crate::lanes::What;
 
@@ -22,9 +23,9 @@ impl Messages {
         outlet: Outlet<'_>,
     ) -> Sending {
         let Outlet { queue, budget, is_last } = outlet;
-        let mut sending = Sending::default();
+        let (mut sending, mut bytes) = (Sending::default(), 0);
         self.waits_for_lane = false;
-        while sending.taken < budget {
+        while sending.taken < budget && bytes < BURST_BYTES {
             let Some(destination) = self.endpoint.next_transmit(now) else { break };
             if !common.lanes.is_alone() {
                 if common.host.is_here(destination.to.ip()) {
@@ -40,7 +41,7 @@ impl Messages {
                     continue;
                 }
             }
-            match self.send_packet(common, now, queue, &destination) {
+            match self.send_packet(common, now, queue, &destination, &mut bytes) {
                 Transmit::Queued => {
                     sending.queued += 1;
                     sending.taken += 1;
@@ -61,7 +62,8 @@ impl Messages {
         sending
     }
 
-    /// Sends the next packet to `destination` over the engine's own NIC.
+    /// Sends the next packet to `destination` over the engine's own NIC, and adds its length to
+    /// `bytes`.
     #[inline]
     fn send_packet(
         &mut self,
@@ -69,6 +71,7 @@ impl Messages {
         now: Time,
         queue: &mut dyn Queue,
         destination: &Destination,
+        bytes: &mut usize,
     ) -> Transmit {
         let interface = common.host.own_mut();
         let path = self.paths.find(now, interface, &mut self.endpoint, destination);
@@ -79,6 +82,7 @@ impl Messages {
         let (endpoint, is_simple) = (&mut self.endpoint, common.is_simple());
         queue.transmit(&mut |frame| {
             let length = packet(now, endpoint, &common.channels, destination, path, frame);
+            *bytes += length;
             if is_simple {
                 return length;
             }
