@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message, Reattached};
-use books::{Books, Entry};
+use books::{Books, Entry, Line};
 use header::{HEADER_BYTES, Header, Kind};
 pub use outcome::{Answer, Outcome, Refusal};
 pub use request::{Request, RequestId};
@@ -58,6 +58,10 @@ pub enum CallEvent {
 /// [`Calls::set_requests_max`] says otherwise.
 pub const REQUESTS_MAX: usize = 1024;
 
+/// Events between two looks at the clock, while there are always more: so many are told before a
+/// call whose time is up is.
+const EVENTS_PER_CLOCK: u32 = 64;
+
 /// Calls over the connections of a channel, in both directions. Every message of such a channel is
 /// one of a call: whoever sends another kind of message there is cut off.
 ///
@@ -67,10 +71,12 @@ pub const REQUESTS_MAX: usize = 1024;
 pub struct Calls {
     books: Books,
     requests_max: usize,
-    /// Has happened, and nobody has looked at it.
+    /// Has happened, and nobody has looked at it. No requests.
     new: VecDeque<CallEvent>,
     /// Has happened while something else was waited for.
     kept: VecDeque<CallEvent>,
+    /// Events since it was last asked what the time is.
+    since_clock: u32,
 }
 
 impl Default for Calls {
@@ -80,6 +86,7 @@ impl Default for Calls {
             requests_max: REQUESTS_MAX,
             new: VecDeque::new(),
             kept: VecDeque::new(),
+            since_clock: 0,
         }
     }
 }
@@ -153,10 +160,27 @@ impl Calls {
         body: &[u8],
         timeout: Option<Duration>,
     ) -> Result<CallId, Error> {
+        let call = self.start_later(channel, connection, method, body, timeout)?;
+        channel.tell();
+        Ok(call)
+    }
+
+    /// The same for a call that others follow at once: it need not leave before the next one that
+    /// is started, answered or waited for, or [`Channel::flush`]. What is sent so together shares
+    /// packets, and an embedded engine is asked only once.
+    #[inline]
+    pub fn start_later(
+        &mut self,
+        channel: &mut Channel,
+        connection: ConnectionId,
+        method: u16,
+        body: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<CallId, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let kind = Kind::Request { method, time_left_us: timeout.map_or(0, time_left_us) };
         let header = Header { number: self.books.next_call().0, kind };
-        channel.try_send_parts(connection, &header.to_bytes(), body)?;
+        put_later(channel, connection, header, body)?;
         Ok(self.books.begin(connection, deadline))
     }
 
@@ -181,6 +205,20 @@ impl Calls {
         request: RequestId,
         body: &[u8],
     ) -> Result<bool, Error> {
+        let is_awaited = self.answer_later(channel, request, body)?;
+        channel.tell();
+        Ok(is_awaited)
+    }
+
+    /// The same for an answer that others may follow at once, as [`Calls::start_later`] has it:
+    /// what a server does that looks for the next request now.
+    #[inline]
+    pub fn answer_later(
+        &mut self,
+        channel: &mut Channel,
+        request: RequestId,
+        body: &[u8],
+    ) -> Result<bool, Error> {
         self.reply(channel, request, Kind::Answer, body)
     }
 
@@ -192,7 +230,10 @@ impl Calls {
         reason: Refusal,
         text: &str,
     ) -> Result<bool, Error> {
-        self.reply(channel, request, Kind::Refusal { reason: reason.0 }, text.as_bytes())
+        let kind = Kind::Refusal { reason: reason.0 };
+        let is_awaited = self.reply(channel, request, kind, text.as_bytes())?;
+        channel.tell();
+        Ok(is_awaited)
     }
 
     /// Leaves a request without an answer: its caller hears nothing. False if it was over before.
@@ -211,7 +252,7 @@ impl Calls {
         loop {
             let CallEvent::Asked(request) = self.next(channel, None)? else { continue };
             let done = match handler(&request) {
-                Ok(answer) => self.answer(channel, request.id(), &answer),
+                Ok(answer) => self.answer_later(channel, request.id(), &answer),
                 Err(reason) => self.refuse(channel, request.id(), reason, ""),
             };
             if let Err(error) = done {
@@ -257,7 +298,9 @@ impl Calls {
         channel.arm() && is_quiet
     }
 
-    /// When the first of the outstanding calls expires, if it has a time to be answered in.
+    /// When the first of the outstanding calls expires, if it has a time to be answered in: as of
+    /// when [`Calls::next`] last found nothing. A call that was first and is answered since counts
+    /// until then.
     #[must_use]
     pub fn first_deadline(&self) -> Option<Instant> {
         self.books.first_deadline()
@@ -311,7 +354,11 @@ impl Calls {
             let wake = deadline.into_iter().chain(self.books.first_deadline()).min();
             let patience = wake.map(|wake| wake.saturating_duration_since(now));
             match channel.next_event(patience) {
-                Ok(event) => self.take(channel, event),
+                Ok(event) => {
+                    if let Some(event) = self.take(channel, event) {
+                        return Ok(event);
+                    }
+                }
                 Err(Error::WouldBlock | Error::TimedOut { .. }) => {}
                 Err(error) => self.fail(error)?,
             }
@@ -322,88 +369,111 @@ impl Calls {
     fn next_at_once(&mut self, channel: &mut Channel) -> Result<CallEvent, Error> {
         loop {
             self.send_unsent(channel);
-            self.expire(channel);
-            while let Some(event) = self.new.pop_front() {
-                if self.is_worth_telling(&event) {
-                    return Ok(event);
-                }
+            if let Some(event) = self.new.pop_front() {
+                return Ok(event);
+            }
+            if self.since_clock >= EVENTS_PER_CLOCK && self.expire(channel) {
+                continue;
             }
             match channel.next_event(Some(Duration::ZERO)) {
-                Ok(event) => self.take(channel, event),
-                Err(Error::WouldBlock) => return Err(Error::WouldBlock),
+                Ok(event) => {
+                    self.since_clock += 1;
+                    if let Some(event) = self.take(channel, event) {
+                        return Ok(event);
+                    }
+                }
+                Err(Error::WouldBlock) => {
+                    if !self.expire(channel) {
+                        channel.end.flush();
+                        return Err(Error::WouldBlock);
+                    }
+                }
                 Err(error) => self.fail(error)?,
             }
         }
     }
 
-    fn take(&mut self, channel: &mut Channel, event: Event) {
+    /// What an event of the channel is, for whoever makes calls. `None` if there is nothing to be
+    /// told, or more than one thing, which is in `new` then.
+    #[inline]
+    fn take(&mut self, channel: &mut Channel, event: Event) -> Option<CallEvent> {
         match event {
             Event::Message(message) => self.take_message(channel, message),
             Event::Closed { connection, code } => {
                 self.end_connection(connection, code);
                 self.new.push_back(CallEvent::Channel(event));
+                None
             }
-            event => self.new.push_back(CallEvent::Channel(event)),
+            Event::Writable => {
+                self.send_unsent(channel);
+                Some(CallEvent::Channel(event))
+            }
+            event => Some(CallEvent::Channel(event)),
         }
     }
 
-    fn take_message(&mut self, channel: &mut Channel, message: Message) {
+    #[inline]
+    fn take_message(&mut self, channel: &mut Channel, message: Message) -> Option<CallEvent> {
         let connection = message.connection();
         let Some(Header { number, kind }) = Header::of(&message) else {
-            return self.cut_off(channel, connection);
+            self.cut_off(channel, connection);
+            return None;
         };
         let call = CallId(number);
         match kind {
             Kind::Request { method, time_left_us } => {
-                self.take_request(channel, Request::new(number, method, time_left_us, message));
+                self.take_request(channel, Request::new(number, method, time_left_us, message))
             }
             // Else it was cancelled, or has expired, or was never made.
             Kind::Answer if self.books.end_by(call, connection) => {
                 let outcome = Outcome::Answered(Answer::new(message));
-                self.new.push_back(CallEvent::Ended { call, outcome });
+                Some(CallEvent::Ended { call, outcome })
             }
             Kind::Refusal { reason } if self.books.end_by(call, connection) => {
                 let text = Answer::new(message);
                 let outcome = Outcome::Refused { reason: Refusal(reason), text };
-                self.new.push_back(CallEvent::Ended { call, outcome });
+                Some(CallEvent::Ended { call, outcome })
             }
-            Kind::Answer | Kind::Refusal { .. } => channel.release(message),
+            Kind::Answer | Kind::Refusal { .. } => {
+                channel.release(message);
+                None
+            }
             Kind::Cancel => {
                 channel.release(message);
-                self.take_cancel(RequestId { connection, number });
+                self.take_cancel(RequestId { connection, number })
             }
         }
     }
 
-    fn take_request(&mut self, channel: &mut Channel, request: Request) {
+    #[inline]
+    fn take_request(&mut self, channel: &mut Channel, request: Request) -> Option<CallEvent> {
         let id = request.id();
         match self.books.enter(id, self.requests_max) {
-            Entry::Taken => self.new.push_back(CallEvent::Asked(request)),
+            Entry::Taken => return Some(CallEvent::Asked(request)),
             // A connection over which that cannot be sent has ended, or its peer waits in vain:
             // it takes nothing either.
             Entry::TooMany => {
-                let busy =
-                    Header { number: id.number, kind: Kind::Refusal { reason: Refusal::BUSY.0 } };
+                let kind = Kind::Refusal { reason: Refusal::BUSY.0 };
+                let busy = Header { number: id.number, kind };
                 let text = b"too many requests of this connection are under way";
-                let _ = channel.try_send_parts(id.connection, &busy.to_bytes(), text);
+                let _ = put_later(channel, id.connection, busy, text);
             }
             Entry::Twice => self.cut_off(channel, id.connection),
         }
+        None
     }
 
     /// The app hears of it only if it has heard of the request.
-    fn take_cancel(&mut self, request: RequestId) {
+    fn take_cancel(&mut self, request: RequestId) -> Option<CallEvent> {
         if !self.books.leave(request) {
-            return;
+            return None;
         }
         let is_its = |event: &CallEvent| matches!(event, CallEvent::Asked(r) if r.id() == request);
-        for queue in [&mut self.new, &mut self.kept] {
-            if let Some(at) = queue.iter().position(is_its) {
-                queue.remove(at);
-                return;
-            }
+        if let Some(at) = self.kept.iter().position(is_its) {
+            self.kept.remove(at);
+            return None;
         }
-        self.new.push_back(CallEvent::Cancelled(request));
+        Some(CallEvent::Cancelled(request))
     }
 
     /// Not a request for which nobody waits any more.
@@ -417,16 +487,18 @@ impl Calls {
         }
     }
 
-    /// Calls whose time is up.
-    fn expire(&mut self, channel: &mut Channel) {
+    /// Ends calls whose time is up. True if there are such.
+    fn expire(&mut self, channel: &mut Channel) -> bool {
+        self.since_clock = 0;
         if self.books.first_deadline().is_none() {
-            return;
+            return false;
         }
         let now = Instant::now();
         while let Some((call, connection)) = self.books.pop_expired(now) {
             tell_cancelled(channel, call, connection);
             self.new.push_back(CallEvent::Ended { call, outcome: Outcome::Expired });
         }
+        !self.new.is_empty()
     }
 
     fn reply(
@@ -436,22 +508,24 @@ impl Calls {
         kind: Kind,
         body: &[u8],
     ) -> Result<bool, Error> {
-        if !self.books.is_under_way(request) {
-            return Ok(false);
-        }
         let RequestId { connection, number } = request;
-        let head = Header { number, kind }.to_bytes();
-        channel.check_length(HEADER_BYTES + body.len())?;
-        let may_send = !self.books.has_unsent(connection) && channel.has_share(connection);
-        let sent = if may_send {
-            channel.try_send_parts(connection, &head, body)
-        } else {
-            Err(Error::WouldBlock)
+        if let Err(too_large) = channel.check_length(HEADER_BYTES + body.len()) {
+            return if self.books.is_under_way(request) { Err(too_large) } else { Ok(false) };
+        }
+        let Some(line) = self.books.leave_to_answer(request) else { return Ok(false) };
+        let header = Header { number, kind };
+        let sent = match line {
+            Line::Empty if channel.has_share(connection) => {
+                put_later(channel, connection, header, body)
+            }
+            _ => Err(Error::WouldBlock),
         };
         match sent {
-            Ok(()) => _ = self.books.leave(request),
-            Err(Error::WouldBlock) => self.books.keep(request, [&head, body].concat()),
-            Err(error) => return Err(error),
+            Err(Error::WouldBlock) => {
+                self.books.keep(request, [&header.to_bytes(), body].concat());
+            }
+            // If not, its connection has ended, and all its requests with it.
+            sent => sent?,
         }
         Ok(true)
     }
@@ -461,15 +535,15 @@ impl Calls {
     fn send_unsent(&mut self, channel: &mut Channel) {
         let mut without_room = 0;
         while without_room < self.books.line() {
-            let Some((request, answer)) = self.books.next_unsent() else { return };
-            let may_send = channel.has_share(request.connection);
-            if may_send && channel.try_send_parts(request.connection, answer, &[]).is_ok() {
-                self.books.leave(request);
+            let Some((connection, answer)) = self.books.next_unsent() else { return };
+            let may_send = channel.has_share(connection);
+            if may_send && channel.try_send(connection, answer).is_ok() {
+                self.books.next_is_sent(connection);
                 without_room = 0;
             } else {
                 without_room += 1;
             }
-            self.books.stay_in_line(request.connection);
+            self.books.stay_in_line(connection);
         }
     }
 
@@ -487,7 +561,6 @@ impl Calls {
             CallEvent::Asked(request) => request.id().connection == connection,
             _ => false,
         };
-        self.new.retain(|event| !is_of(event));
         self.kept.retain(|event| !is_of(event));
         for call in self.books.end_connection(connection) {
             self.new.push_back(CallEvent::Ended { call, outcome: Outcome::Lost(code) });
@@ -509,11 +582,26 @@ impl Calls {
     }
 }
 
+/// Sends a message of a call, which others may follow at once.
+#[inline]
+fn put_later(
+    channel: &mut Channel,
+    connection: ConnectionId,
+    header: Header,
+    body: &[u8],
+) -> Result<(), Error> {
+    channel.send_filled_later(connection, HEADER_BYTES + body.len(), |bytes| {
+        let (head, rest) = bytes.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(&header.to_bytes());
+        rest.copy_from_slice(body);
+    })
+}
+
 /// Tells the peer that nobody waits for an answer any more. It is a kindness: if there is no room
 /// for it, the answer comes and is dropped.
 fn tell_cancelled(channel: &mut Channel, call: CallId, connection: ConnectionId) {
     let header = Header { number: call.0, kind: Kind::Cancel };
-    let _ = channel.try_send_parts(connection, &header.to_bytes(), &[]);
+    let _ = channel.try_send(connection, &header.to_bytes());
 }
 
 /// What a call waited for before it was sent.

@@ -326,14 +326,7 @@ impl Channel {
     pub fn arm(&mut self) -> bool {
         self.submit_bursts();
         let is_ring_full = self.is_ring_full();
-        let queues_empty = self.accepted.is_empty()
-            && self.accepted_streams.is_empty()
-            && self.connected.is_empty()
-            && self.inbox.is_empty()
-            && self.frames.is_empty()
-            && self.operations.is_quiet()
-            && self.tcp.is_quiet();
-        let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
+        let nothing_known = self.has_told_all() && self.gone.is_none();
         self.end.arm() && nothing_known && !is_ring_full && !self.host.is_embedded()
     }
 

@@ -80,6 +80,7 @@ mod event;
 mod frames;
 mod host;
 mod identity;
+mod ids;
 mod memories;
 mod operations;
 mod options;

@@ -66,6 +66,12 @@ impl Channel {
 
     /// Whatever happens next. Connections are told of before their messages.
     pub fn next_event(&mut self, timeout: Option<Duration>) -> Result<Event, Error> {
+        if self.ring_room_wanted == 0
+            && self.has_told_all()
+            && let Some(message) = self.next_received()
+        {
+            return Ok(Event::Message(self.in_place(message)));
+        }
         self.wait_for(timeout, Awaited::Event, |channel| {
             channel.is_ring_full();
             if std::mem::take(&mut channel.has_room_again) {
@@ -83,6 +89,18 @@ impl Channel {
                 },
             }
         })
+    }
+
+    /// The app knows of all that was in the ring.
+    #[inline]
+    pub(crate) fn has_told_all(&self) -> bool {
+        let queues = [&self.connected, &self.inbox, &self.frames];
+        !self.has_room_again
+            && queues.into_iter().all(VecDeque::is_empty)
+            && self.accepted.is_empty()
+            && self.accepted_streams.is_empty()
+            && self.operations.is_quiet()
+            && self.tcp.is_quiet()
     }
 
     fn event_of(&mut self, arrival: Arrival) -> Result<Event, Error> {

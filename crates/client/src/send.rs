@@ -20,7 +20,8 @@ impl Channel {
         message: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        if self.put_at_once(connection, message) {
+        let copy = |bytes: &mut [u8]| bytes.copy_from_slice(message);
+        if self.put_at_once(connection, message.len(), copy) {
             self.tell();
             return Ok(());
         }
@@ -41,11 +42,23 @@ impl Channel {
     /// packets, and an embedded engine is asked only once.
     #[inline]
     pub fn send_later(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
-        if self.put_at_once(connection, message) {
+        let copy = |bytes: &mut [u8]| bytes.copy_from_slice(message);
+        self.send_filled_later(connection, message.len(), copy)
+    }
+
+    /// The same for a message of `length` bytes that `fill` writes, which may be called again.
+    #[inline]
+    pub(crate) fn send_filled_later(
+        &mut self,
+        connection: ConnectionId,
+        length: usize,
+        fill: impl Fn(&mut [u8]),
+    ) -> Result<(), Error> {
+        if self.put_at_once(connection, length, &fill) {
             return Ok(());
         }
         self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
-            channel.put(connection, message)
+            channel.put(connection, length, &fill)
         })
     }
 
@@ -107,30 +120,12 @@ impl Channel {
     }
 
     fn try_put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
-        let put = self.put(connection, message)?;
+        let copy = |bytes: &mut [u8]| bytes.copy_from_slice(message);
+        let put = self.put(connection, message.len(), copy)?;
         if put.is_some() {
             self.tell();
         }
         Ok(put)
-    }
-
-    /// The same as [`Channel::try_send`] for a message in two parts.
-    pub(crate) fn try_send_parts(
-        &mut self,
-        connection: ConnectionId,
-        head: &[u8],
-        body: &[u8],
-    ) -> Result<(), Error> {
-        let length = self.check_length(head.len() + body.len())?;
-        self.check_open(connection)?;
-        let extent = self.with_room(|channel| channel.allocate(length))?;
-        let extent = extent.ok_or(Error::WouldBlock)?;
-        let (first, rest) = self.end.transmit_bytes(&extent).split_at_mut(head.len());
-        first.copy_from_slice(head);
-        rest.copy_from_slice(body);
-        self.put_extent(connection, extent, length);
-        self.tell();
-        Ok(())
     }
 
     /// True if a connection may send more without hurting others: while half of the channel's
@@ -155,22 +150,32 @@ impl Channel {
     /// [`Channel::put`] finds out. The connection is looked up once, after there is memory for the
     /// message.
     #[inline]
-    fn put_at_once(&mut self, connection: ConnectionId, message: &[u8]) -> bool {
-        let Some(length) = self.fits(message.len()) else { return false };
+    fn put_at_once(
+        &mut self,
+        connection: ConnectionId,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(length) = self.fits(length) else { return false };
         if self.gone.is_some() {
             return false;
         }
         let Some(extent) = self.allocate(length) else { return false };
-        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        fill(self.end.transmit_bytes(&extent));
         self.put_extent(connection, extent, length)
     }
 
     /// The same, making room if there is none.
     #[cold]
-    fn put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
-        let length = self.check_length(message.len())?;
+    fn put(
+        &mut self,
+        connection: ConnectionId,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Option<()>, Error> {
+        let length = self.check_length(length)?;
         let Some(extent) = self.room_in(connection, length)? else { return Ok(None) };
-        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        fill(self.end.transmit_bytes(&extent));
         self.put_extent(connection, extent, length);
         Ok(Some(()))
     }
@@ -186,7 +191,7 @@ impl Channel {
     }
 
     /// Memory for a message that may be sent now.
-    #[inline]
+    #[inline(always)] // To call it costs a third of what it does.
     pub(crate) fn allocate(&mut self, length: u32) -> Option<Extent> {
         if self.may_send() { self.end.allocate(length) } else { None }
     }

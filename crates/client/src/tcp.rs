@@ -14,7 +14,6 @@ mod stream;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -23,7 +22,7 @@ use clearway_channel::{
     Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes,
 };
 
-use crate::vif::IdHasher;
+use crate::ids::IdMap;
 use crate::{Channel, ConnectionId, Error, Event, Token};
 use own_ports::OwnPorts;
 pub use receiving::TcpBytes;
@@ -175,7 +174,7 @@ struct Connection {
 /// What a channel has of TCP.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
-    connections: HashMap<u64, Connection, BuildHasherDefault<IdHasher>>,
+    connections: IdMap<u64, Connection>,
     ports: HashMap<TcpPortId, TcpPort>,
     /// Those of them that were taken for connecting, to whomever.
     own_ports: OwnPorts,

@@ -1,15 +1,15 @@
 //! Virtual interfaces: opening and closing them, and what the app library knows of each. Frames are
 //! sent and received in `frames.rs`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use clearway_channel::burst::Filling;
 use clearway_channel::control::{CloseVif, OpenCapture, OpenVif, Reply, Request, VifOpened};
 use clearway_channel::control::{InterfaceAddress, Mac, MacChoice};
 use clearway_channel::{Code, Extent, FrameRefusal};
 
+use crate::ids::IdMap;
 use crate::session::unexpected;
 use crate::{Awaited, Channel, Error};
 
@@ -225,7 +225,7 @@ impl VifState {
 /// All virtual interfaces of a channel.
 #[derive(Default)]
 pub(crate) struct Vifs {
-    table: HashMap<VifId, VifState, BuildHasherDefault<IdHasher>>,
+    table: IdMap<VifId, VifState>,
     /// Those that began a burst since they were flushed together.
     unflushed: Vec<VifId>,
 }
@@ -281,32 +281,5 @@ impl Vifs {
         {
             found.is_unflushed = false;
         }
-    }
-}
-
-/// Ids are chosen by the daemon, which the app trusts, and differ in the lower bits: one
-/// multiplication spreads them.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use clearway_client::{
-    Channel, ConnectionId, Description, Error as AppError, Event, Grant, Grantee, Operation,
-    RegionId, Rights, TcpId, TcpOption,
+    CallEvent, Calls, Channel, ConnectionId, Description, Error as AppError, Event, Grant, Grantee,
+    Operation, Outcome, RegionId, Rights, TcpId, TcpOption,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,9 @@ const ROUNDS: u64 = 500;
 /// Looks at an app that waits for a message which does not come.
 const PATIENCE: usize = 1_000_000;
 const NOW: Option<Duration> = Some(Duration::ZERO);
+/// The method of calls, and how long they are waited for.
+const METHOD: u16 = 1;
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// One of the common cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +43,10 @@ pub(crate) enum Case {
     Stream32,
     /// Messages of 64 B between two apps of one engine, echoed one at a time.
     Local,
+    /// Calls with 64 B each way, over memif, one at a time: both apps, both engines.
+    Call,
+    /// The same with 32 in flight.
+    Call32,
     /// Reads of 64 B of another host's memory, one at a time: both apps, both engines.
     Read,
     /// The same with 32 in flight.
@@ -59,13 +66,15 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Echo,
         Self::Echo32,
         Self::EchoLarge,
         Self::Stream,
         Self::Stream32,
         Self::Local,
+        Self::Call,
+        Self::Call32,
         Self::Read,
         Self::Read32,
         Self::Serve,
@@ -84,6 +93,8 @@ impl Case {
             Self::Stream => "stream-64",
             Self::Stream32 => "stream-64-32",
             Self::Local => "local-64",
+            Self::Call => "call-64",
+            Self::Call32 => "call-64-32",
             Self::Read => "read-64",
             Self::Read32 => "read-64-32",
             Self::Serve => "serve-64",
@@ -100,10 +111,11 @@ impl Case {
         ROUNDS
             * match self {
                 Self::Echo | Self::EchoLarge | Self::Stream | Self::Read | Self::Serve => 1,
-                Self::Tcp | Self::TcpLarge => 1,
+                Self::Call | Self::Tcp | Self::TcpLarge => 1,
                 // An echo is two messages.
                 Self::Local => 2,
-                Self::Echo32 | Self::Stream32 | Self::Read32 | Self::Serve32 => 32,
+                Self::Echo32 | Self::Stream32 | Self::Call32 => 32,
+                Self::Read32 | Self::Serve32 => 32,
                 Self::VifReceive | Self::VifSend => CountedFrames::PER_ROUND,
             }
     }
@@ -115,6 +127,8 @@ impl Case {
             Self::Echo32 | Self::Stream32 => self.echo(32, 64),
             Self::EchoLarge => self.echo(1, 32 << 10),
             Self::Local => self.echo(1, 64),
+            Self::Call => call(1),
+            Self::Call32 => call(32),
             Self::Read => read(1),
             Self::Read32 => read(32),
             Self::Serve => serve(1),
@@ -147,6 +161,14 @@ fn tcp_echo(bytes: usize) -> io::Result<()> {
         echo.round()?;
     }
     counted(|| (0..ROUNDS).try_for_each(|_| echo.round()))
+}
+
+fn call(window: usize) -> io::Result<()> {
+    let mut calling = Calling::open()?;
+    for _ in 0..WARM_UP_ROUNDS {
+        calling.round(window)?;
+    }
+    counted(|| (0..ROUNDS).try_for_each(|_| calling.round(window)))
 }
 
 fn read(window: usize) -> io::Result<()> {
@@ -229,6 +251,65 @@ impl Echo {
                 }
             }
             while there_is(self.client.recv(&mut self.buffer, NOW))?.is_some() {
+                left -= 1;
+                if left == 0 {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        })
+    }
+}
+
+/// Two apps, of which one calls the other.
+struct Calling {
+    client: (Channel, Calls),
+    server: (Channel, Calls),
+    connection: ConnectionId,
+    body: Vec<u8>,
+}
+
+impl Calling {
+    /// Between two hosts.
+    fn open() -> io::Result<Self> {
+        let [server, client] = Host::pair(&Ticks::default())?;
+        let (client, server, connection) = connect(&server, &client)?;
+        let (client, server) = ((client, Calls::new()), (server, Calls::new()));
+        Ok(Self { client, server, connection, body: vec![7; 64] })
+    }
+
+    /// Makes `window` calls, which leave together, and takes as many answers.
+    fn round(&mut self, window: usize) -> io::Result<()> {
+        let (channel, calls) = &mut self.client;
+        let Self { connection, body, .. } = self;
+        for _ in 1..window {
+            let started = calls.start_later(channel, *connection, METHOD, body, Some(DEADLINE));
+            started.map_err(io::Error::other)?;
+        }
+        let started = calls.start(channel, *connection, METHOD, body, Some(DEADLINE));
+        started.map_err(io::Error::other)?;
+        let (mut left_to_answer, mut left) = (window, window);
+        patiently(|| {
+            let (server, requests) = &mut self.server;
+            // Also when it has answered all: its engine works while it asks.
+            while let Some(event) = there_is(requests.next(server, NOW))? {
+                let CallEvent::Asked(request) = event else { continue };
+                left_to_answer -= 1;
+                let answered = if left_to_answer > 0 {
+                    requests.answer_later(server, request.id(), &request)
+                } else {
+                    requests.answer(server, request.id(), &request)
+                };
+                answered.map_err(io::Error::other)?;
+                if left_to_answer == 0 {
+                    break;
+                }
+            }
+            let (client, calls) = &mut self.client;
+            while let Some(event) = there_is(calls.next(client, NOW))? {
+                let CallEvent::Ended { outcome: Outcome::Answered(_), .. } = event else {
+                    return Err(io::Error::other(format!("not answered: {event:?}")));
+                };
                 left -= 1;
                 if left == 0 {
                     return Ok(Some(()));
