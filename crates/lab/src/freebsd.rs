@@ -1,11 +1,20 @@
-//! The options of a SYN as FreeBSD lays them out, for scripts that compare them byte by byte: MSS,
-//! window scale, SACK permitted, timestamps, each behind the NOPs that align it, and the end.
+//! What is done as FreeBSD does it, for scripts that compare; and the options of a SYN as it lays
+//! them out, byte by byte: MSS, window scale, SACK permitted, timestamps, each behind the NOPs that
+//! align it, and the end.
 
+use clearway_tcp::Variants;
 use clearway_wire::tcp::Options;
 
 /// RFC 9293, section 3.1: the kinds without a length.
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
+
+/// Chooses what FreeBSD does, or not.
+pub(crate) fn choose(variants: &mut Variants, is_freebsd: bool) {
+    variants.whole_segments = is_freebsd;
+    variants.fin_again = is_freebsd;
+    variants.reset_after_fin = is_freebsd;
+}
 
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.
 pub(crate) fn lay_out(options: &Options, place: &mut [u8]) {

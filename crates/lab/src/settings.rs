@@ -3,8 +3,8 @@
 use clearway_base::{MICROSECOND, SECOND};
 use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
-use crate::Errno;
 use crate::state::State;
+use crate::{Errno, freebsd};
 
 /// What new sockets begin with, and what is of the whole host.
 #[derive(Clone, Copy, Debug)]
@@ -178,8 +178,14 @@ settings! {
         |it| it.is_freebsd.into(),
         |it, value| {
             it.is_freebsd = value != 0;
-            it.options.settings.freebsd = value != 0;
+            freebsd::choose(&mut it.options.settings.variants, value != 0);
         };
+    insecure_rst SWITCH, "a reset anywhere in the window counts, as RFC 793 had it",
+        |it| it.options.settings.variants.reset_in_window.into(),
+        |it, value| it.options.settings.variants.reset_in_window = value != 0;
+    insecure_syn SWITCH, "a SYN in the window is answered with a reset, as RFC 793 had it",
+        |it| it.options.settings.variants.syn_in_window.into(),
+        |it, value| it.options.settings.variants.syn_in_window = value != 0;
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",

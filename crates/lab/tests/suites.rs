@@ -56,13 +56,16 @@ enum Outcome {
     Acknowledged,
     /// The connection is gone, and SO_ERROR says it.
     Gone,
+    /// The same, and "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=RST,ACK>".
+    Reset,
     /// The FIN counts: RCV.NXT is one more, and acknowledged.
     Finished,
 }
 
 /// RFC 9293, section 3.10.7.4, with RFC 5961, RFC 1337 and errata 4845: what a segment without data
-/// at `place` of the window leads to, which begins with `next`. It acknowledges nothing new.
-fn judge(state: &State, flags: &str, place: u32) -> Outcome {
+/// at `place` of the window leads to, which begins with `next`. It acknowledges nothing new. To who
+/// `is_lax` resets and SYNs are what they were before RFC 5961.
+fn judge(state: &State, flags: &str, place: u32, is_lax: bool) -> Outcome {
     let is_left = place == state.next;
     let is_in = (state.next..state.next + WINDOW).contains(&place);
     let has = |flag| flags.contains(flag);
@@ -73,13 +76,15 @@ fn judge(state: &State, flags: &str, place: u32) -> Outcome {
         return match (is_left, is_in) {
             _ if is_over => Outcome::Nothing,
             (true, _) => Outcome::Gone,
+            (false, true) if is_lax => Outcome::Gone,
             (false, true) => Outcome::Acknowledged,
             (false, false) => Outcome::Nothing,
         };
     }
     if has('S') {
         // "irrespective of the sequence number, TCP MUST send an ACK".
-        return Outcome::Acknowledged;
+        let is_error = is_lax && is_in && !is_over;
+        return if is_error { Outcome::Reset } else { Outcome::Acknowledged };
     }
     let length = u32::from(has('F'));
     // What has no length is acceptable right behind the window, too: its peer has filled it.
@@ -110,8 +115,9 @@ fn states_and_segments_and_places() {
     for begin in [host as fn() -> Script, host_v6] {
         for state in &STATES {
             for flags in ["S", "S.", "SF", ".", "F", "F.", "R", "R."] {
-                for place in [-1, 0, 1, WINDOW as i32 - 1, WINDOW as i32] {
-                    cross(begin(), state, flags, state.next.wrapping_add_signed(place));
+                for place in PLACES {
+                    let place = state.next.wrapping_add_signed(place);
+                    cross(begin(), state, flags, place, false);
                     count += 1;
                 }
             }
@@ -120,11 +126,29 @@ fn states_and_segments_and_places() {
     assert_eq!(count, 2 * 7 * 8 * 5);
 }
 
-fn cross(begin: Script, state: &State, flags: &str, place: u32) {
+/// The settings `insecure_rst` and `insecure_syn`: RFC 793 instead of RFC 5961.
+#[test]
+fn resets_and_syns_as_rfc_793_had_them() {
+    for begin in [host as fn() -> Script, host_v6] {
+        for state in &STATES {
+            for flags in ["S", "S.", "SF", "R", "R."] {
+                for place in PLACES {
+                    let begin = begin().play("set insecure_rst 1; set insecure_syn 1");
+                    cross(begin, state, flags, state.next.wrapping_add_signed(place), true);
+                }
+            }
+        }
+    }
+}
+
+/// Where segments are put, from RCV.NXT on.
+const PLACES: [i32; 5] = [-1, 0, 1, WINDOW as i32 - 1, WINDOW as i32];
+
+fn cross(begin: Script, state: &State, flags: &str, place: u32, is_lax: bool) {
     let State { next, una, sent, number, .. } = *state;
     let ack = if flags.contains('.') { format!("ack {una}") } else { String::new() };
     let event = format!("< {flags} {place}:{place}(0) {ack} win 10000");
-    let outcome = match judge(state, flags, place) {
+    let outcome = match judge(state, flags, place, is_lax) {
         Outcome::Nothing => format!("tcp_info 3 state = {number}"),
         Outcome::Acknowledged => {
             format!("> . {sent}:{sent}(0) ack {next}; tcp_info 3 state = {number}")
@@ -133,6 +157,13 @@ fn cross(begin: Script, state: &State, flags: &str, place: u32) {
         Outcome::Gone => {
             let error = if state.name == "CLOSE-WAIT" { libc::EPIPE } else { libc::ECONNRESET };
             format!("tcp_info 3 state = 7; get_option 3 error = {error}")
+        }
+        Outcome::Reset => {
+            let error = if state.name == "CLOSE-WAIT" { libc::EPIPE } else { libc::ECONNRESET };
+            format!(
+                "> R. {sent}:{sent}(0) ack {next} win 0
+                tcp_info 3 state = 7; get_option 3 error = {error}"
+            )
         }
         Outcome::Finished => format!("> . {sent}:{sent}(0) ack {}", next + 1),
     };
@@ -260,6 +291,23 @@ cases! {
         < . 1:1(0) ack 1; accept 3 = 4; close 4 = 0; > F. 1:1(0) ack 1; < R 1:1(0)
         peer 5001; < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
         < R 1:1(0); get half_open = 0; accept 3 = EAGAIN";
+
+    /// The setting `insecure_rst`: RFC 793's "valid if its sequence number is in the window".
+    half_open_and_resets_as_rfc_793_had_them: listening() => "
+        set insecure_rst 1; socket = 4; nonblock 4 = 0; bind 4 81 = 0; listen 4 5 = 0; local 81
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R 0:0(0); < R. 10001:10001(0) ack 1; get half_open = 1
+        < R 10000:10000(0); get half_open = 0
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R. 2:2(0) ack 7; get half_open = 0";
+
+    /// The setting `insecure_syn`: the window is all of the buffer, though it cannot be said.
+    syn_in_a_window_that_cannot_be_said: host() => "
+        set insecure_syn 1; set receive_buffer 70000; set receive_buffer_max 70000
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535
+        < S. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1
+        < S 70001:70001(0); > . 1:1(0) ack 1
+        < S 70000:70000(0); > R. 1:1(0) ack 1 win 0; get_option 3 error = 104";
 
     /// The same, after both have opened.
     opened_by_both_and_reset: host() => "

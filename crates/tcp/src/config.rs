@@ -5,6 +5,8 @@ use clearway_base::{MILLISECOND, SECOND};
 use clearway_congestion::Congestion;
 use serde::{Deserialize, Serialize};
 
+use crate::variants::Variants;
+
 /// What is set for a whole [`crate::Stack`]. Its memory is bounded by the sum of its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -72,11 +74,8 @@ pub struct Settings {
     /// The same when the app takes so much in a round trip that it is worth it. Not more than at
     /// first if this is less.
     pub receive_buffer_bytes_max: u32,
-    /// What RFCs leave open is done as FreeBSD does it, for scripts that compare: the receive buffer
-    /// is rounded up to whole segments, of the MSS, once that is agreed on, and the first segment
-    /// after the SYN tells all of it; the acknowledgement of a
-    /// FIN that crosses one's own has that again; a reset in CLOSE-WAIT is told as a reset.
-    pub freebsd: bool,
+    /// What is done as other stacks do it. For scripts that compare.
+    pub variants: Variants,
     /// Extents that wait to be acknowledged, at most.
     pub send_extents_max: u32,
     /// Small segments are sent even while others are not acknowledged: no Nagle algorithm.
@@ -194,7 +193,7 @@ impl Default for Settings {
             account: 0,
             receive_buffer_bytes: 1 << 17,
             receive_buffer_bytes_max: 6 << 20,
-            freebsd: false,
+            variants: Variants::default(),
             send_extents_max: 1024,
             no_delay: false,
             cork: false,

@@ -49,7 +49,7 @@ impl Receive {
     pub(crate) fn new(syn: u64, buffer_bytes: u32, settings: &Settings, scale: u8) -> Self {
         let first = syn + 1;
         // FreeBSD tells all of it with its next segment, however little more it is.
-        let window = match settings.freebsd {
+        let window = match settings.variants.whole_segments {
             true => buffer_bytes,
             false => initial_window(buffer_bytes).into(),
         };

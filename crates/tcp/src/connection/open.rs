@@ -114,7 +114,7 @@ impl Connection {
         };
         let most = settings.segment_bytes_max;
         self.size.agree(options.maximum_segment_size, most, every.length());
-        let buffer_bytes = match settings.freebsd {
+        let buffer_bytes = match settings.variants.whole_segments {
             true => settings.receive_buffer_bytes.next_multiple_of(self.size.mss()),
             false => settings.receive_buffer_bytes,
         };

@@ -137,15 +137,14 @@ impl Stack {
         };
         let repr = &arrival.repr;
         let next = half_open.peer_isn.wrapping_add(1);
-        let window = self
-            .listeners
-            .get(half_open.listener)
-            .map_or(0, |socket| socket.settings.receive_buffer_bytes.min(u16::MAX.into()));
+        let settings = self.listeners.get(half_open.listener).map(|socket| &socket.settings);
+        let window = settings.map_or(0, |set| set.receive_buffer_bytes.min(u16::MAX.into()));
+        let is_enough = settings.is_some_and(|set| set.variants.reset_in_window);
         let ahead = i64::from(repr.sequence.wrapping_sub(next) as i32);
         let is_in_window = (0..i64::from(window.max(1))).contains(&ahead);
         if repr.flags.contains(Flags::RST) {
             // RFC 5961, section 3.2, in SYN-RECEIVED, too: only the exact number counts.
-            if ahead == 0 {
+            if ahead == 0 || is_in_window && is_enough {
                 self.drop_half_open(key);
             } else if is_in_window {
                 self.challenge(now, key);

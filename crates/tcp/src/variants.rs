@@ -1,0 +1,22 @@
+//! What other stacks do where RFCs leave a choice, or what RFCs have replaced since: for scripts of
+//! others that compare (`docs/lab.md`). Nothing of it is set in service.
+
+use serde::{Deserialize, Serialize};
+
+/// Each is off unless it is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variants {
+    /// The receive buffer is rounded up to whole segments, of the MSS, once that is agreed on, and
+    /// the first segment after the SYN tells all of it.
+    pub whole_segments: bool,
+    /// The acknowledgement of a FIN that crosses one's own has that again.
+    pub fin_again: bool,
+    /// A reset is told as one even to who has read all up to the peer's FIN.
+    pub reset_after_fin: bool,
+    /// RFC 793, section 3.4: a reset anywhere in the window is valid. RFC 5961, section 3, has
+    /// replaced it.
+    pub reset_in_window: bool,
+    /// RFC 793, section 3.9: "If the SYN is in the window it is an error, send a reset". RFC 5961,
+    /// section 4, has replaced it.
+    pub syn_in_window: bool,
+}
