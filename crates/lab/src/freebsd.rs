@@ -2,15 +2,19 @@
 //! them out, byte by byte: MSS, window scale, SACK permitted, timestamps, each behind the NOPs that
 //! align it, and the end.
 
-use clearway_tcp::Variants;
 use clearway_wire::tcp::Options;
+
+use crate::settings::Defaults;
 
 /// RFC 9293, section 3.1: the kinds without a length.
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
 /// Chooses what FreeBSD does, or not.
-pub(crate) fn choose(variants: &mut Variants, is_freebsd: bool) {
+pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
+    defaults.habits.is_freebsd = is_freebsd;
+    defaults.config.is_time_wait_silent = is_freebsd;
+    let variants = &mut defaults.options.settings.variants;
     variants.whole_segments = is_freebsd;
     variants.fin_again = is_freebsd;
     variants.reset_after_fin = is_freebsd;

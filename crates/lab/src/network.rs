@@ -33,8 +33,17 @@ pub(crate) enum Heard<'a> {
 pub(crate) struct Link {
     config: Config,
     interface: Interface,
-    /// The options of a SYN are laid out as FreeBSD does it.
-    is_freebsd: bool,
+    habits: Habits,
+}
+
+/// What is done with packets that other hosts do, too, but not all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habits {
+    /// The options of a SYN are laid out as FreeBSD does it, and ICMP errors mean what they mean
+    /// there.
+    pub(crate) is_freebsd: bool,
+    /// What has both SYN and FIN is dropped.
+    pub(crate) drops_syn_fin: bool,
 }
 
 impl Link {
@@ -53,7 +62,7 @@ impl Link {
             receive_checksum: false,
         };
         let interface = Interface::silent(&config);
-        Self { config, interface, is_freebsd: false }
+        Self { config, interface, habits: Habits::default() }
     }
 
     pub(crate) fn add_address(&mut self, address: IpAddr, prefix_bits: u8) {
@@ -66,8 +75,8 @@ impl Link {
         self.interface.reconfigure(&self.config);
     }
 
-    pub(crate) fn set_freebsd(&mut self, is_freebsd: bool) {
-        self.is_freebsd = is_freebsd;
+    pub(crate) fn set_habits(&mut self, habits: Habits) {
+        self.habits = habits;
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
@@ -92,6 +101,9 @@ impl Link {
                 let Ok((view, repr)) = segment else {
                     return Heard::Dropped;
                 };
+                if self.habits.drops_syn_fin && is_syn_fin(repr.flags) {
+                    return Heard::Dropped;
+                }
                 let arrival = Arrival {
                     from: SocketAddr::new(packet.source, repr.source_port),
                     to: SocketAddr::new(packet.destination, repr.destination_port),
@@ -102,7 +114,7 @@ impl Link {
                 Heard::Segment(arrival, view.payload())
             }
             protocol::ICMPV4 | protocol::ICMPV6 => match self.interface.handle_icmp(now, frame) {
-                Ok(Some(error)) => heard_error(&error, self.is_freebsd),
+                Ok(Some(error)) => heard_error(&error, self.habits.is_freebsd),
                 Ok(None) => Heard::Nothing,
                 Err(_) => Heard::Dropped,
             },
@@ -133,7 +145,7 @@ impl Link {
         let header_length = transmit.repr.length();
         let mut frame = vec![0; at + header_length + payload.len()];
         transmit.repr.emit(&mut frame[at..]);
-        if self.is_freebsd && transmit.repr.flags.contains(tcp::Flags::SYN) {
+        if self.habits.is_freebsd && transmit.repr.flags.contains(tcp::Flags::SYN) {
             let place = &mut frame[at + tcp::HEADER_LENGTH..at + header_length];
             freebsd::lay_out(&transmit.repr.options, place);
         }
@@ -173,6 +185,11 @@ pub(crate) fn frame_of(packet: &[u8]) -> Option<Vec<u8>> {
     header.emit(&mut frame);
     frame.extend_from_slice(packet);
     Some(frame)
+}
+
+/// True if a segment says that it begins and that it ends everything, as no stack does.
+fn is_syn_fin(flags: tcp::Flags) -> bool {
+    flags.contains(tcp::Flags::SYN | tcp::Flags::FIN)
 }
 
 /// What an ICMP error says about a segment.

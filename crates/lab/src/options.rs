@@ -250,7 +250,7 @@ fn socket_option(
     name: i32,
 ) -> Result<i32, Errno> {
     // Linux tells twice what was set, the half of which is its own.
-    let factor = if state.defaults.is_freebsd { 1 } else { 2 };
+    let factor = if state.defaults.habits.is_freebsd { 1 } else { 2 };
     let told = |bytes: u32| (factor * u64::from(bytes)).min(i32::MAX as u64) as i32;
     Ok(match name {
         libc::SO_TYPE => libc::SOCK_STREAM,
@@ -265,7 +265,7 @@ fn socket_option(
         libc::SO_KEEPALIVE => options.keeps_alive.into(),
         libc::SO_RCVLOWAT => options.receive_bytes_min as i32,
         libc::SO_SNDLOWAT => 1,
-        libc::SO_RCVBUF if state.defaults.is_freebsd => {
+        libc::SO_RCVBUF if state.defaults.habits.is_freebsd => {
             let info = state.sockets.info(socket);
             let set = options.settings.receive_buffer_bytes;
             told(info.map_or(set, |info| info.receive_buffer_bytes))

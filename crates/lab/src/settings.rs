@@ -3,6 +3,7 @@
 use clearway_base::{MICROSECOND, SECOND};
 use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
+use crate::network::Habits;
 use crate::state::State;
 use crate::{Errno, freebsd};
 
@@ -12,7 +13,7 @@ pub(crate) struct Defaults {
     pub(crate) options: SocketOptions,
     pub(crate) config: Config,
     pub(crate) mtu: u16,
-    pub(crate) is_freebsd: bool,
+    pub(crate) habits: Habits,
     /// Linux's number of what is one choice here.
     early_retrans: i64,
 }
@@ -22,7 +23,13 @@ impl Default for Defaults {
         let mut options = SocketOptions::default();
         // A write is one extent: programs may write byte by byte.
         options.settings.send_extents_max = 1 << 20;
-        Self { options, config: Config::default(), mtu: 1500, is_freebsd: false, early_retrans: 3 }
+        Self {
+            options,
+            config: Config::default(),
+            mtu: 1500,
+            habits: Habits::default(),
+            early_retrans: 3,
+        }
     }
 }
 
@@ -175,17 +182,15 @@ settings! {
     local_port_last PORT, "the ports that are chosen: the last",
         |it| it.config.ports.1.into(), |it, value| it.config.ports.1 = value as u16;
     freebsd SWITCH, "what RFCs leave open is as with FreeBSD, see below",
-        |it| it.is_freebsd.into(),
-        |it, value| {
-            it.is_freebsd = value != 0;
-            freebsd::choose(&mut it.options.settings.variants, value != 0);
-        };
+        |it| it.habits.is_freebsd.into(), |it, value| freebsd::choose(it, value != 0);
     insecure_rst SWITCH, "a reset anywhere in the window counts, as RFC 793 had it",
         |it| it.options.settings.variants.reset_in_window.into(),
         |it, value| it.options.settings.variants.reset_in_window = value != 0;
     insecure_syn SWITCH, "a SYN in the window is answered with a reset, as RFC 793 had it",
         |it| it.options.settings.variants.syn_in_window.into(),
         |it, value| it.options.settings.variants.syn_in_window = value != 0;
+    drop_synfin SWITCH, "segments with both SYN and FIN are dropped",
+        |it| it.habits.drops_syn_fin.into(), |it, value| it.habits.drops_syn_fin = value != 0;
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
@@ -212,7 +217,7 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
     }
     (setting.set)(&mut state.defaults, value);
     state.link.set_mtu(state.defaults.mtu);
-    state.link.set_freebsd(state.defaults.is_freebsd);
+    state.link.set_habits(state.defaults.habits);
     state.sockets.stack_mut().set_config(state.defaults.config);
     Ok(())
 }

@@ -611,6 +611,25 @@ cases! {
         < F. 1:1(0) ack 1; > . 1:1(0) ack 2
         < R 2:2(0); get_option 3 error = 104";
 
+    /// TIME-WAIT drops what has no ACK, unless it is a SYN that opens anew.
+    freebsd_time_wait: established() => "
+        set freebsd 1; close 4 = 0; > F. 1:1(0) ack 1
+        < F. 1:1(0) ack 2; > . 2:2(0) ack 2
+        < S 1:1(0); < S 2:2(0); < F 1:1(0); < F 2:2(0); < F 10002:10002(0); < SF 2:2(0)
+        < S. 2:2(0) ack 0; > . 2:2(0) ack 2
+        < F. 2:2(0) ack 2; > . 2:2(0) ack 2
+        get time_wait = 1; < SF 3:3(0); > S. 3:3(0) ack 4; get time_wait = 0";
+
+    /// The setting `drop_synfin`, in each kind of state.
+    syn_and_fin_are_dropped: listening() => "
+        set drop_synfin 1
+        < SF 0:0(0); get half_open = 0; get packets_dropped = 1
+        < S 0:0(0) <mss 1000>; > S. 0:0(0) ack 1; < SF 0:0(0); < . 1:1(0) ack 1; accept 3 = 4
+        < SF 1:1(0); close 4 = 0; > F. 1:1(0) ack 1; < F. 1:1(0) ack 2; > . 2:2(0) ack 2
+        < SF 5:5(0); < SF. 5:5(0) ack 2; get time_wait = 1
+        socket = 4; nonblock 4 = 0; connect 4 5001 = EINPROGRESS; > S 0:0(0)
+        peer 5001; < SF 0:3(3) <mss 1000>; tcp_info 4 state = 2";
+
     /// What a router forbids is a refusal.
     freebsd_prohibited: freebsd() => "
         icmp prohibited seq 1; get_option 3 error = 0

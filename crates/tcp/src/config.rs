@@ -19,6 +19,9 @@ pub struct Config {
     /// How long TIME-WAIT lasts: twice the longest that a segment may be in the network.
     /// RFC 9293, section 3.4.2, has 4 minutes; all that are in use have one.
     pub time_wait_ns: u64,
+    /// TIME-WAIT answers nothing that has no ACK, as with FreeBSD. RFC 9293, section 3.10.7.4, has
+    /// what is not acceptable acknowledged, and RFC 5961, section 4.2, each SYN. For tests.
+    pub is_time_wait_silent: bool,
     /// How often the SYN-ACK of a listener is sent again.
     pub syn_ack_retries: u8,
     /// When a SYN is answered with a cookie.
@@ -53,6 +56,7 @@ impl Default for Config {
             half_open_max: 8192,
             time_wait_max: 1 << 16,
             time_wait_ns: 60 * SECOND,
+            is_time_wait_silent: false,
             syn_ack_retries: 5,
             cookies: Cookies::UnderFlood,
             resets_per_s: 1000,

@@ -353,7 +353,7 @@ impl Stack {
         };
         let socket = listener.and_then(|listener| self.listeners.get(listener));
         let has_room = socket.is_some_and(|socket| !socket.is_full());
-        let verdict = entry.judge(now, arrival, has_room);
+        let verdict = entry.judge(now, arrival, has_room, self.config.is_time_wait_silent);
         match verdict {
             Verdict::Drop => {}
             Verdict::Acknowledge | Verdict::Restart => {
