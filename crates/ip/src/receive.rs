@@ -121,6 +121,8 @@ pub enum NetworkErrorKind {
     },
     /// It went round in circles.
     TimeExceeded,
+    /// Somebody does not know what it carries: what IPv6 has instead of "protocol unreachable".
+    UnknownProtocol,
 }
 
 impl Interface {
@@ -321,6 +323,11 @@ impl Interface {
             icmpv6::Repr::TimeExceeded { quote, .. } => {
                 self.network_error_v6(NetworkErrorKind::TimeExceeded, from, quote)
             }
+            icmpv6::Repr::ParameterProblem { code: icmpv6::UNKNOWN_PROTOCOL, quote, .. } => {
+                self.network_error_v6(NetworkErrorKind::UnknownProtocol, from, quote)
+            }
+            // Of options and extension headers, of which this host sends none.
+            icmpv6::Repr::ParameterProblem { .. } => Err(DropReason::Unsolicited),
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Habits {
     pub(crate) is_freebsd: bool,
     /// What has both SYN and FIN is dropped.
     pub(crate) drops_syn_fin: bool,
+    /// ICMP errors have no effect, unless they are about the size of a packet.
+    pub(crate) is_deaf: bool,
 }
 
 impl Link {
@@ -114,7 +116,7 @@ impl Link {
                 Heard::Segment(arrival, view.payload())
             }
             protocol::ICMPV4 | protocol::ICMPV6 => match self.interface.handle_icmp(now, frame) {
-                Ok(Some(error)) => heard_error(&error, self.habits.is_freebsd),
+                Ok(Some(error)) => heard_error(&error, self.habits),
                 Ok(None) => Heard::Nothing,
                 Err(_) => Heard::Dropped,
             },
@@ -193,14 +195,22 @@ fn is_syn_fin(flags: tcp::Flags) -> bool {
 }
 
 /// What an ICMP error says about a segment.
-fn heard_error<'a>(error: &NetworkError<'_>, is_freebsd: bool) -> Heard<'a> {
+fn heard_error<'a>(error: &NetworkError<'_>, habits: Habits) -> Heard<'a> {
+    let Habits { is_freebsd, is_deaf, .. } = habits;
+    if is_deaf && !matches!(error.kind, NetworkErrorKind::TooLarge { .. }) {
+        return Heard::Nothing;
+    }
     let kind = match error.kind {
         NetworkErrorKind::TooLarge { mtu } => IcmpError::TooBig(mtu),
         NetworkErrorKind::PortUnreachable => IcmpError::Refused,
-        NetworkErrorKind::Prohibited if is_freebsd => IcmpError::Refused,
+        NetworkErrorKind::Prohibited | NetworkErrorKind::UnknownProtocol if is_freebsd => {
+            IcmpError::Refused
+        }
         NetworkErrorKind::TimeExceeded if is_freebsd => IcmpError::Prohibited,
         NetworkErrorKind::Prohibited => IcmpError::Prohibited,
-        NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => IcmpError::Unreachable,
+        NetworkErrorKind::Unreachable
+        | NetworkErrorKind::TimeExceeded
+        | NetworkErrorKind::UnknownProtocol => IcmpError::Unreachable,
     };
     // RFC 792: the ports and the sequence number are the first eight bytes.
     let Some(&[a, b, c, d, s0, s1, s2, s3]) = error.quote.first_chunk::<8>() else {

@@ -191,6 +191,8 @@ settings! {
         |it, value| it.options.settings.variants.syn_in_window = value != 0;
     drop_synfin SWITCH, "segments with both SYN and FIN are dropped",
         |it| it.habits.drops_syn_fin.into(), |it, value| it.habits.drops_syn_fin = value != 0;
+    icmp_may_rst SWITCH, "ICMP errors may end an attempt to connect; 0: they are not heard",
+        |it| (!it.habits.is_deaf).into(), |it, value| it.habits.is_deaf = value == 0;
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",

@@ -335,6 +335,11 @@ cases! {
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
         icmp protocol seq 0; get_option 3 error = 111";
 
+    /// What IPv6 has for it is a soft error: "Parameter Problem -- codes 0, 1, 2".
+    opening_and_no_such_protocol_over_ipv6: host_v6() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp protocol seq 0; get_option 3 error = 0; tcp_info 3 state = 2; get packets_dropped = 0";
+
     /// "time exceeded" is a soft error: "a TCP implementation MUST NOT abort the connection".
     opening_and_a_loop: host() => "
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
@@ -634,6 +639,21 @@ cases! {
     freebsd_prohibited: freebsd() => "
         icmp prohibited seq 1; get_option 3 error = 0
         icmp prohibited seq 0; get_option 3 error = 111";
+
+    /// So is what a host says that does not know TCP.
+    freebsd_no_such_protocol: host_v6() => "
+        set freebsd 1; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp protocol seq 1; get_option 3 error = 0
+        icmp protocol seq 0; get_option 3 error = 111";
+
+    /// With `icmp_may_rst` of 0 nothing of it counts, but what is about sizes.
+    deaf_to_routers: host() => "
+        set icmp_may_rst 0; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp refused seq 0; icmp prohibited seq 0; icmp protocol seq 0; icmp expired seq 0
+        tcp_info 3 state = 2; get_option 3 error = 0
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
+        write 3 1460 = 1460; > P. 1:1461(1460) ack 1
+        icmp too_big 1200 seq 1; > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1";
 
     /// A packet that has run out of hops ends an attempt to connect.
     freebsd_time_exceeded: freebsd() => "

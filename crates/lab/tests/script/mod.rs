@@ -348,6 +348,10 @@ impl Script {
                 "refused" => icmpv6::Repr::Unreachable { code: icmpv6::unreachable::PORT, quote },
                 "prohibited" => icmpv6::Repr::Unreachable { code: 1, quote },
                 "expired" => icmpv6::Repr::TimeExceeded { code: 0, quote },
+                "protocol" => {
+                    let code = icmpv6::UNKNOWN_PROTOCOL;
+                    icmpv6::Repr::ParameterProblem { code, pointer: 6, quote }
+                }
                 _ => icmpv6::Repr::Unreachable { code: icmpv6::unreachable::ADDRESS, quote },
             };
             let (IpAddr::V6(from), IpAddr::V6(to)) = (there, here) else { unreachable!() };
