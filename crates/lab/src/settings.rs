@@ -1,5 +1,7 @@
 //! What can be set of a host, by name. Names of Linux's `net.ipv4` mean what they mean there.
 
+use std::num::NonZeroU32;
+
 use clearway_base::{MICROSECOND, SECOND};
 use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
@@ -193,6 +195,16 @@ settings! {
         |it| it.habits.drops_syn_fin.into(), |it, value| it.habits.drops_syn_fin = value != 0;
     icmp_may_rst SWITCH, "ICMP errors may end an attempt to connect; 0: they are not heard",
         |it| (!it.habits.is_deaf).into(), |it, value| it.habits.is_deaf = value == 0;
+    rexmit_drop_options SWITCH, "a SYN has no option but the MSS when it is sent the third time again",
+        |it| it.options.settings.variants.plain_syns.into(),
+        |it, value| it.options.settings.variants.plain_syns = value != 0;
+    ecn_maxretries (0, u8::MAX as i64),
+        "how often a SYN that is sent again asks for congestion notification nevertheless",
+        |it| it.options.settings.variants.ecn_retries.into(),
+        |it, value| it.options.settings.variants.ecn_retries = value as u8;
+    keepinit (0, US.1 / 1000), "how long an attempt to connect may take, in ms; 0: tcp_syn_retries",
+        |it| it.options.settings.opening_ms.map_or(0, |ms| ms.get().into()),
+        |it, value| it.options.settings.opening_ms = NonZeroU32::new(value as u32);
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",

@@ -635,6 +635,42 @@ cases! {
         socket = 4; nonblock 4 = 0; connect 4 5001 = EINPROGRESS; > S 0:0(0)
         peer 5001; < SF 0:3(3) <mss 1000>; tcp_info 4 state = 2";
 
+    /// A second, then twice as long and a little each time, up to a minute, until it is enough.
+    freebsd_syns: host() => "
+        set freebsd 1; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        +1 > S 0:0(0); +2.2 > S 0:0(0); +4.2 > S 0:0(0); +8.2 > S 0:0(0); +16.2 > S 0:0(0)
+        +32.2 > S 0:0(0)
+        +10.9 get_option 3 error = 0; +0.2 get_option 3 error = 110
+        option 3 keepinit 363 = 0; set freebsd 0; get keepinit = 0; get rto_max_us = 120000000";
+
+    /// TCP_KEEPINIT bounds how long a call waits, and no connection that is open.
+    time_to_open: host() => "
+        set tcp_early_retrans 0
+        socket = 3; get_option 3 keepinit = 0; option 3 keepinit 0 = EINVAL
+        option 3 keepinit 5 = 0; get_option 3 keepinit = 5
+        begin connect 3 5000; > S 0:0(0); +1 > S 0:0(0); +2 > S 0:0(0); +1.9 waits
+        +0.2 end = ETIMEDOUT
+        peer 5001; socket = 4; nonblock 4 = 0; option 4 keepinit 5 = 0; connect 4 5001 = EINPROGRESS
+        > S 0:0(0); < S. 0:0(0) ack 1 <mss 1000>; > . 1:1(0) ack 1
+        write 4 1 = 1; > P. 1:2(1) ack 1; +0.2 > *; +0.4 > *; +0.8 > *; +1.6 > *; +3.2 > *
+        tcp_info 4 state = 1";
+
+    /// The setting `rexmit_drop_options`: something on the way may not bear them.
+    syns_without_options: host() => "
+        set rexmit_drop_options 1; set tcp_sack 1; set tcp_timestamps 1; set tcp_window_scaling 1
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS
+        > S 0:0(0) win 10000 <mss 1460,sackOK,TS val 1000000 ecr 0,wscale 0>
+        +1 > S 0:0(0); +2 > S 0:0(0) win 10000 <mss 1460,sackOK,TS val 1003000 ecr 0,wscale 0>
+        +4 > S 0:0(0) win 10000 <mss 1460>; +8 > S 0:0(0) win 10000 <mss 1460>
+        < S. 0:0(0) ack 1 <mss 1000,sackOK,TS val 7 ecr 1,wscale 2>
+        > . 1:1(0) ack 1 win 10000 <>";
+
+    /// The setting `ecn_maxretries`.
+    syns_that_ask_twice: host() => "
+        set tcp_ecn 1; set ecn_maxretries 1
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > SEW 0:0(0)
+        +1 > SEW 0:0(0); +2 > S 0:0(0)";
+
     /// What a router forbids is a refusal.
     freebsd_prohibited: freebsd() => "
         icmp prohibited seq 1; get_option 3 error = 0

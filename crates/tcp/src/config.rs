@@ -1,5 +1,7 @@
 //! What can be set, of a stack and of a connection.
 
+use core::num::NonZeroU32;
+
 use clearway_base::{MILLISECOND, SECOND};
 
 use clearway_congestion::Congestion;
@@ -115,6 +117,8 @@ pub struct Settings {
     pub rto_max_ns: u64,
     /// How often a SYN is sent again.
     pub syn_retries: u8,
+    /// How long an attempt to connect may take, however often its SYN is sent again.
+    pub opening_ms: Option<NonZeroU32>,
     /// Retransmissions of the same data until the connection is given up (R2 of RFC 9293, 3.8.3).
     pub retries: u8,
     /// How long data may go unacknowledged until the connection is given up (RFC 5482).
@@ -213,6 +217,7 @@ impl Default for Settings {
             rto_min_ns: 200 * MILLISECOND,
             rto_max_ns: 120 * SECOND,
             syn_retries: 6,
+            opening_ms: None,
             retries: 15,
             user_timeout_ns: None,
             keep_alive: None,

@@ -19,4 +19,12 @@ pub struct Variants {
     /// RFC 793, section 3.9: "If the SYN is in the window it is an error, send a reset". RFC 5961,
     /// section 4, has replaced it.
     pub syn_in_window: bool,
+    /// A SYN that has been sent again is waited for by `Settings::rto_min_ns` longer than for twice
+    /// as long as the one before.
+    pub syn_slop: bool,
+    /// What is sent the third time again of a SYN has no option but the MSS, and so on.
+    pub plain_syns: bool,
+    /// How often a SYN that is sent again asks for congestion notification nevertheless. RFC 3168,
+    /// section 6.1.1.1, advises against it.
+    pub ecn_retries: u8,
 }

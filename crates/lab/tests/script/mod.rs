@@ -645,6 +645,7 @@ fn option(word: &str) -> (i32, i32) {
         ("keepidle", libc::TCP_KEEPIDLE),
         ("keepintvl", libc::TCP_KEEPINTVL),
         ("keepcnt", libc::TCP_KEEPCNT),
+        ("keepinit", 128), // TCP_KEEPINIT of FreeBSD
         ("user_timeout", libc::TCP_USER_TIMEOUT),
         ("syncnt", libc::TCP_SYNCNT),
         ("linger2", libc::TCP_LINGER2),

@@ -393,7 +393,7 @@ impl Connection {
             if self.ecn.is_agreed() {
                 flags |= Flags::ECE;
             }
-        } else if self.settings.ecn && self.retries == 0 {
+        } else if self.settings.ecn && self.retries <= self.settings.variants.ecn_retries {
             // RFC 3168, section 6.1.1.1: a SYN that is sent again has none of them, in case that it
             // was lost because of them.
             flags |= ecn::SETUP;
