@@ -78,7 +78,7 @@ const PORT: (i64, i64) = (1, 65_535);
 const NUMBER: (i64, i64) = (-1, u32::MAX as i64);
 
 settings! {
-    mtu (576, 65_535), "the link's MTU, in bytes",
+    mtu (68, 65_535), "the link's MTU, in bytes; 1280 at least for IPv6",
         |it| it.mtu.into(), |it, value| it.mtu = value as u16;
     tcp_sack SWITCH, "selective acknowledgements",
         |it| it.options.settings.sack.into(), |it, value| it.options.settings.sack = value != 0;

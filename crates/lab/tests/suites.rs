@@ -714,6 +714,21 @@ cases! {
         write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         +0.21 > . 1:1001(1000) ack 1";
 
+    /// RFC 791: a link may take 68 bytes and no more. Segments fit into it.
+    a_narrow_link: host() => "
+        set mtu 72; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 32>
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 64 = 64; > . 1:33(32) ack 1; > P. 33:65(32) ack 1
+        icmp too_big 68 seq 1; < . 1:1(0) ack 65; write 4 33 = 33
+        > . 65:97(32) ack 1; > P. 97:98(1) ack 1";
+
+    /// Less is not granted to a peer.
+    a_peer_with_a_tiny_mss: listening() => "
+        < S 0:0(0) win 10000 <mss 8>; > S. 0:0(0) ack 1 <mss 1460>
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 65 = 65; > . 1:65(64) ack 1; > P. 65:66(1) ack 1";
+
     /// RFC 1191, section 5: what a router has said to one connection counts for those that open
     /// later, either way, for ten minutes. Section 6.3: then the link's MTU is tried again. What a
     /// SYN says is of the link (RFC 6691).
