@@ -267,6 +267,10 @@ impl Interface {
                 let mtu = too_large::mtu_v4(mtu, quote)?;
                 self.network_error_v4(NetworkErrorKind::TooLarge { mtu }, from, quote)
             }
+            // A part of it has been lost.
+            icmpv4::Repr::TimeExceeded { code: icmpv4::REASSEMBLY, quote } => {
+                self.network_error_v4(NetworkErrorKind::Unreachable, from, quote)
+            }
             icmpv4::Repr::TimeExceeded { quote, .. } => {
                 self.network_error_v4(NetworkErrorKind::TimeExceeded, from, quote)
             }
@@ -319,6 +323,9 @@ impl Interface {
             icmpv6::Repr::PacketTooBig { mtu, quote } => {
                 let mtu = too_large::mtu_v6(mtu, quote)?;
                 self.network_error_v6(NetworkErrorKind::TooLarge { mtu }, from, quote)
+            }
+            icmpv6::Repr::TimeExceeded { code: icmpv6::REASSEMBLY, quote } => {
+                self.network_error_v6(NetworkErrorKind::Unreachable, from, quote)
             }
             icmpv6::Repr::TimeExceeded { quote, .. } => {
                 self.network_error_v6(NetworkErrorKind::TimeExceeded, from, quote)

@@ -19,6 +19,7 @@ const TCP_KEEPINIT: i32 = 128;
 /// Options that are remembered, and mean nothing on a link without other users.
 const NOTED: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_DEBUG),
     (libc::SOL_SOCKET, libc::SO_DONTROUTE),
     (libc::SOL_SOCKET, libc::SO_MARK),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),

@@ -671,6 +671,25 @@ cases! {
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > SEW 0:0(0)
         +1 > SEW 0:0(0); +2 > S 0:0(0)";
 
+    /// Something is unread: the FIN leaves nevertheless, and what comes then is reset.
+    freebsd_closed_unread: host() => "
+        set freebsd 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1; accept 3 = 4
+        < . 1:1001(1000) ack 1; < . 1001:2001(1000) ack 1; > . 1:1(0) ack 2001
+        close 4 = 0; > F. 1:1(0) ack 2001
+        < . 2001:2002(1) ack 1; > R 1:1(0); get buffers = 0";
+
+    /// What is lost, and sent again, says that the window was reduced; nothing else does.
+    freebsd_cwr: host() => "
+        set freebsd 1; set tcp_sack 1; set tcp_ecn 1; set tcp_early_retrans 0
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < SEW 0:0(0) win 65535 <mss 1000,sackOK>; > SE. 0:0(0) ack 1; < . 1:1(0) ack 1 win 65535
+        accept 3 = 4; nonblock 4 = 0; write 4 5000 = 5000; > *; > *; > *; > *; > *
+        < . 1:1(0) ack 1 win 65535 <sack 1001:4001>; > W. 1:1001(1000) ack 1; ip 64 0
+        < . 1:1(0) ack 5001 win 65535; write 4 1 = 1; > P. 5001:5002(1) ack 1; ip 64 2
+        < . 1:1(0) ack 5002 win 65535; close 4 = 0; > F. 5002:5002(0) ack 1
+        +0.2 > F. 5002:5002(0) ack 1";
+
     /// What a router forbids is a refusal.
     freebsd_prohibited: freebsd() => "
         icmp prohibited seq 1; get_option 3 error = 0
@@ -679,6 +698,7 @@ cases! {
     /// So is what a host says that does not know TCP.
     freebsd_no_such_protocol: host_v6() => "
         set freebsd 1; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp incomplete seq 0; get_option 3 error = 0
         icmp protocol seq 1; get_option 3 error = 0
         icmp protocol seq 0; get_option 3 error = 111";
 
@@ -691,9 +711,10 @@ cases! {
         write 3 1460 = 1460; > P. 1:1461(1460) ack 1
         icmp too_big 1200 seq 1; > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1";
 
-    /// A packet that has run out of hops ends an attempt to connect.
+    /// A packet that has run out of hops ends an attempt to connect, but not one that has come in
+    /// part.
     freebsd_time_exceeded: freebsd() => "
-        icmp expired seq 1; get_option 3 error = 0
+        icmp expired seq 1; icmp incomplete seq 0; get_option 3 error = 0
         icmp expired seq 0; get_option 3 error = 113";
 
     /// RFC 9293, section 3.8.6.2.2: the largest window that can be said is not silly, and moves with

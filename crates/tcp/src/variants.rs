@@ -27,4 +27,10 @@ pub struct Variants {
     /// How often a SYN that is sent again asks for congestion notification nevertheless. RFC 3168,
     /// section 6.1.1.1, advises against it.
     pub ecn_retries: u8,
+    /// What is sent again says that the window was reduced (CWR). RFC 3168, section 6.1.2, has "the
+    /// first new data packet".
+    pub cwr_when_resent: bool,
+    /// Who closes a connection with something unread sends a FIN. RFC 9293, section 3.6.1, has a
+    /// reset (SHLD-3).
+    pub fin_despite_unread: bool,
 }

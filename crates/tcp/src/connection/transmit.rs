@@ -203,7 +203,10 @@ impl Connection {
         if !self.timers.is_set(Timer::Retransmit) && !self.timers.is_set(Timer::Persist) {
             self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
         }
-        self.segment(now, range, Flags::NONE)
+        let has_cwr =
+            self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();
+        let new = if has_cwr { self.ecn.flags(true) } else { Flags::NONE };
+        self.segment(now, range, new)
     }
 
     /// Data, and the FIN, that have never been sent.
