@@ -36,6 +36,7 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     variants.syn_slop = is_freebsd;
     variants.cwr_when_resent = is_freebsd;
     variants.fin_despite_unread = is_freebsd;
+    variants.fin_with_syn = is_freebsd;
 }
 
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.

@@ -679,6 +679,16 @@ cases! {
         close 4 = 0; > F. 1:1(0) ack 2001
         < . 2001:2002(1) ack 1; > R 1:1(0); get buffers = 0";
 
+    /// The FIN of a SYN counts while both open, unless data comes with it: then it comes again.
+    freebsd_syn_and_fin: freebsd() => "
+        < SF 0:0(0) <mss 1460>; > S. 0:0(0) ack 2; tcp_info 3 state = 8
+        < . 2:2(0) ack 1 win 10000; tcp_info 3 state = 8; read 3 100 = 0
+        close 3 = 0; > F. 1:1(0) ack 2; < . 2:2(0) ack 2
+        peer 5001; socket = 3; nonblock 3 = 0; connect 3 5001 = EINPROGRESS; > S 0:0(0)
+        < SF 0:3(3) <mss 1460>; > S. 0:0(0) ack 1; tcp_info 3 state = 3; read 3 100 = EAGAIN
+        < . 4:4(0) ack 1 win 10000; fionread 3 = 3; tcp_info 3 state = 1
+        close 3 = 0; > F. 1:1(0) ack 4; < F. 4:4(0) ack 2; > . 2:2(0) ack 5";
+
     /// What is lost, and sent again, says that the window was reduced; nothing else does.
     freebsd_cwr: host() => "
         set freebsd 1; set tcp_sack 1; set tcp_ecn 1; set tcp_early_retrans 0

@@ -278,8 +278,8 @@ impl Receive {
         }
     }
 
-    /// The peer's FIN comes next: it takes a number, but no room.
-    fn pass_fin(&mut self) {
+    /// If the peer's FIN comes next, it takes a number, but no room.
+    pub(crate) fn pass_fin(&mut self) {
         if self.fin == Some(self.next) {
             self.next += 1;
             self.edge += 1;

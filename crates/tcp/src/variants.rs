@@ -30,6 +30,9 @@ pub struct Variants {
     /// What is sent again says that the window was reduced (CWR). RFC 3168, section 6.1.2, has "the
     /// first new data packet".
     pub cwr_when_resent: bool,
+    /// A FIN with a SYN counts at once while both ends open, and not at all if data comes with it.
+    /// RFC 9293, section 3.10.7.3, has it wait, as the data does, until the connection is open.
+    pub fin_with_syn: bool,
     /// Who closes a connection with something unread sends a FIN. RFC 9293, section 3.6.1, has a
     /// reset (SHLD-3).
     pub fin_despite_unread: bool,

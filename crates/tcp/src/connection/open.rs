@@ -182,7 +182,12 @@ impl Connection {
         self.ecn = EcnState::new(self.settings.ecn && ecn::asks(flags));
         self.syn_due = true;
         if arrival.length() > 1 {
-            self.rcv.hold(key, arrival.payload_length, flags.contains(Flags::FIN), memory);
+            let is_early = self.settings.variants.fin_with_syn;
+            let has_fin = flags.contains(Flags::FIN) && !(is_early && arrival.payload_length > 0);
+            self.rcv.hold(key, arrival.payload_length, has_fin, memory);
+            if is_early {
+                self.rcv.pass_fin();
+            }
         }
         Reply::Nothing
     }

@@ -255,6 +255,8 @@ impl Connection {
         let received = self.rcv.take_held();
         if received.advanced > 0 {
             self.on_received(now, &received, received.advanced as u32, false);
+        } else if received.is_finished {
+            self.handle_fin(); // it is acknowledged: `Variants::fin_with_syn`
         }
     }
 
