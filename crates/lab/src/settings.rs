@@ -195,6 +195,9 @@ settings! {
         |it| it.habits.drops_syn_fin.into(), |it, value| it.habits.drops_syn_fin = value != 0;
     icmp_may_rst SWITCH, "ICMP errors may end an attempt to connect; 0: they are not heard",
         |it| (!it.habits.is_deaf).into(), |it, value| it.habits.is_deaf = value == 0;
+    tolerate_missing_ts SWITCH, "segments without the timestamps that were agreed on are taken",
+        |it| it.options.settings.variants.missing_timestamps.into(),
+        |it, value| it.options.settings.variants.missing_timestamps = value != 0;
     rexmit_drop_options SWITCH, "a SYN has no option but the MSS when it is sent the third time again",
         |it| it.options.settings.variants.plain_syns.into(),
         |it, value| it.options.settings.variants.plain_syns = value != 0;

@@ -665,6 +665,27 @@ cases! {
         < S. 0:0(0) ack 1 <mss 1000,sackOK,TS val 7 ecr 1,wscale 2>
         > . 1:1(0) ack 1 win 10000 <>";
 
+    /// RFC 7323, section 3.2: they are dropped without a word, on both sides of the handshake.
+    without_the_timestamps_agreed_on: host() => "
+        set tcp_timestamps 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000,TS val 7 ecr 0>
+        > S. 0:0(0) ack 1 win 10000 <mss 1460,TS val 1000000 ecr 7>
+        < . 1:1(0) ack 1; accept 3 = EAGAIN
+        < . 1:1(0) ack 1 <TS val 7 ecr 1000000>; accept 3 = 4; nonblock 4 = 0
+        < . 1:11(10) ack 1; fionread 4 = 0; +1 < . 1:1(0) ack 1
+        < R 1:1(0); get_option 4 error = 104";
+
+    /// The setting `tolerate_missing_ts`: they are taken, and what was agreed on stays.
+    without_the_timestamps_and_taken: host() => "
+        set tolerate_missing_ts 1; set tcp_timestamps 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000,TS val 7 ecr 0>
+        > S. 0:0(0) ack 1 win 10000 <mss 1460,TS val 1000000 ecr 7>
+        < . 1:1(0) ack 1; accept 3 = 4; nonblock 4 = 0
+        < . 1:11(10) ack 1; +0.04 > . 1:1(0) ack 11 win 9990 <TS val 1000040 ecr 7>
+        write 4 100 = 100; > P. 1:101(100) ack 11; +0.1 < . 11:11(0) ack 101
+        get_option 4 error = 0; tcp_info 4 unacked = 0";
+
     /// The setting `ecn_maxretries`.
     syns_that_ask_twice: host() => "
         set tcp_ecn 1; set ecn_maxretries 1

@@ -19,6 +19,9 @@ pub struct Variants {
     /// RFC 793, section 3.9: "If the SYN is in the window it is an error, send a reset". RFC 5961,
     /// section 4, has replaced it.
     pub syn_in_window: bool,
+    /// A segment without a timestamp is taken, though both ends have agreed on them. RFC 7323,
+    /// section 3.2, has it dropped.
+    pub missing_timestamps: bool,
     /// A SYN that has been sent again is waited for by `Settings::rto_min_ns` longer than for twice
     /// as long as the one before.
     pub syn_slop: bool,

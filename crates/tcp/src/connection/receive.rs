@@ -129,7 +129,7 @@ impl Connection {
                 self.acknowledge_unacceptable(now, flags, start, arrival.length());
                 false
             }
-            None => false,
+            None => self.settings.variants.missing_timestamps,
         }
     }
 
