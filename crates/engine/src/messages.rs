@@ -314,7 +314,8 @@ impl Messages {
             NetworkErrorKind::PortUnreachable => Undelivered::Port,
             NetworkErrorKind::Unreachable
             | NetworkErrorKind::Prohibited
-            | NetworkErrorKind::TimeExceeded => Undelivered::Host,
+            | NetworkErrorKind::TimeExceeded
+            | NetworkErrorKind::UnknownProtocol => Undelivered::Host,
         };
         let app = &mut common.channels;
         self.endpoint.handle_network_error(now, peer, quote, undelivered, app);

@@ -195,9 +195,10 @@ impl Tcp {
             NetworkErrorKind::TooLarge { mtu } => IcmpError::TooBig(mtu),
             NetworkErrorKind::PortUnreachable => IcmpError::Refused,
             NetworkErrorKind::Prohibited => IcmpError::Prohibited,
-            NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => {
-                IcmpError::Unreachable
-            }
+            // RFC 9293, section 3.9.2.2: all of these are soft errors.
+            NetworkErrorKind::Unreachable
+            | NetworkErrorKind::TimeExceeded
+            | NetworkErrorKind::UnknownProtocol => IcmpError::Unreachable,
         };
         let local = SocketAddr::new(error.source, u16::from_be_bytes([a, b]));
         let remote = SocketAddr::new(error.destination, u16::from_be_bytes([c, d]));

@@ -121,6 +121,8 @@ pub enum NetworkErrorKind {
     },
     /// It went round in circles.
     TimeExceeded,
+    /// Somebody does not know what it carries: what IPv6 has instead of "protocol unreachable".
+    UnknownProtocol,
 }
 
 impl Interface {
@@ -265,6 +267,10 @@ impl Interface {
                 let mtu = too_large::mtu_v4(mtu, quote)?;
                 self.network_error_v4(NetworkErrorKind::TooLarge { mtu }, from, quote)
             }
+            // A part of it has been lost.
+            icmpv4::Repr::TimeExceeded { code: icmpv4::REASSEMBLY, quote } => {
+                self.network_error_v4(NetworkErrorKind::Unreachable, from, quote)
+            }
             icmpv4::Repr::TimeExceeded { quote, .. } => {
                 self.network_error_v4(NetworkErrorKind::TimeExceeded, from, quote)
             }
@@ -318,9 +324,17 @@ impl Interface {
                 let mtu = too_large::mtu_v6(mtu, quote)?;
                 self.network_error_v6(NetworkErrorKind::TooLarge { mtu }, from, quote)
             }
+            icmpv6::Repr::TimeExceeded { code: icmpv6::REASSEMBLY, quote } => {
+                self.network_error_v6(NetworkErrorKind::Unreachable, from, quote)
+            }
             icmpv6::Repr::TimeExceeded { quote, .. } => {
                 self.network_error_v6(NetworkErrorKind::TimeExceeded, from, quote)
             }
+            icmpv6::Repr::ParameterProblem { code: icmpv6::UNKNOWN_PROTOCOL, quote, .. } => {
+                self.network_error_v6(NetworkErrorKind::UnknownProtocol, from, quote)
+            }
+            // Of options and extension headers, of which this host sends none.
+            icmpv6::Repr::ParameterProblem { .. } => Err(DropReason::Unsolicited),
         }
     }
 

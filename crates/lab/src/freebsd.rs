@@ -1,11 +1,43 @@
-//! The options of a SYN as FreeBSD lays them out, for scripts that compare them byte by byte: MSS,
-//! window scale, SACK permitted, timestamps, each behind the NOPs that align it, and the end.
+//! What is done as FreeBSD does it, for scripts that compare; and the options of a SYN as it lays
+//! them out, byte by byte: MSS, window scale, SACK permitted, timestamps, each behind the NOPs that
+//! align it, and the end.
 
+use std::num::NonZeroU32;
+
+use clearway_base::SECOND;
+use clearway_tcp::Settings;
 use clearway_wire::tcp::Options;
+
+use crate::settings::Defaults;
 
 /// RFC 9293, section 3.1: the kinds without a length.
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
+
+/// TCPTV_KEEP_INIT and TCPTV_REXMTMAX: how long an attempt to connect may take, and the longest
+/// retransmission timeout.
+const OPENING_MS: u32 = 75_000;
+const RTO_MAX_NS: u64 = 64 * SECOND;
+/// `net.inet.tcp.ecn.maxretries`.
+const ECN_RETRIES: u8 = 1;
+
+/// Chooses what FreeBSD does, or what is done otherwise.
+pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
+    defaults.habits.is_freebsd = is_freebsd;
+    defaults.config.is_time_wait_silent = is_freebsd;
+    let settings = &mut defaults.options.settings;
+    settings.opening_ms = NonZeroU32::new(if is_freebsd { OPENING_MS } else { 0 });
+    settings.rto_max_ns = if is_freebsd { RTO_MAX_NS } else { Settings::default().rto_max_ns };
+    let variants = &mut settings.variants;
+    variants.ecn_retries = if is_freebsd { ECN_RETRIES } else { 0 };
+    variants.whole_segments = is_freebsd;
+    variants.fin_again = is_freebsd;
+    variants.reset_after_fin = is_freebsd;
+    variants.syn_slop = is_freebsd;
+    variants.cwr_when_resent = is_freebsd;
+    variants.fin_despite_unread = is_freebsd;
+    variants.fin_with_syn = is_freebsd;
+}
 
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.
 pub(crate) fn lay_out(options: &Options, place: &mut [u8]) {

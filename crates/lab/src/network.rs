@@ -33,8 +33,19 @@ pub(crate) enum Heard<'a> {
 pub(crate) struct Link {
     config: Config,
     interface: Interface,
-    /// The options of a SYN are laid out as FreeBSD does it.
-    is_freebsd: bool,
+    habits: Habits,
+}
+
+/// What is done with packets that other hosts do, too, but not all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habits {
+    /// The options of a SYN are laid out as FreeBSD does it, and ICMP errors mean what they mean
+    /// there.
+    pub(crate) is_freebsd: bool,
+    /// What has both SYN and FIN is dropped.
+    pub(crate) drops_syn_fin: bool,
+    /// ICMP errors have no effect, unless they are about the size of a packet.
+    pub(crate) is_deaf: bool,
 }
 
 impl Link {
@@ -53,7 +64,7 @@ impl Link {
             receive_checksum: false,
         };
         let interface = Interface::silent(&config);
-        Self { config, interface, is_freebsd: false }
+        Self { config, interface, habits: Habits::default() }
     }
 
     pub(crate) fn add_address(&mut self, address: IpAddr, prefix_bits: u8) {
@@ -66,8 +77,8 @@ impl Link {
         self.interface.reconfigure(&self.config);
     }
 
-    pub(crate) fn set_freebsd(&mut self, is_freebsd: bool) {
-        self.is_freebsd = is_freebsd;
+    pub(crate) fn set_habits(&mut self, habits: Habits) {
+        self.habits = habits;
     }
 
     pub(crate) fn next_timeout(&self) -> Time {
@@ -92,6 +103,9 @@ impl Link {
                 let Ok((view, repr)) = segment else {
                     return Heard::Dropped;
                 };
+                if self.habits.drops_syn_fin && is_syn_fin(repr.flags) {
+                    return Heard::Dropped;
+                }
                 let arrival = Arrival {
                     from: SocketAddr::new(packet.source, repr.source_port),
                     to: SocketAddr::new(packet.destination, repr.destination_port),
@@ -102,7 +116,7 @@ impl Link {
                 Heard::Segment(arrival, view.payload())
             }
             protocol::ICMPV4 | protocol::ICMPV6 => match self.interface.handle_icmp(now, frame) {
-                Ok(Some(error)) => heard_error(&error, self.is_freebsd),
+                Ok(Some(error)) => heard_error(&error, self.habits),
                 Ok(None) => Heard::Nothing,
                 Err(_) => Heard::Dropped,
             },
@@ -133,7 +147,7 @@ impl Link {
         let header_length = transmit.repr.length();
         let mut frame = vec![0; at + header_length + payload.len()];
         transmit.repr.emit(&mut frame[at..]);
-        if self.is_freebsd && transmit.repr.flags.contains(tcp::Flags::SYN) {
+        if self.habits.is_freebsd && transmit.repr.flags.contains(tcp::Flags::SYN) {
             let place = &mut frame[at + tcp::HEADER_LENGTH..at + header_length];
             freebsd::lay_out(&transmit.repr.options, place);
         }
@@ -175,15 +189,28 @@ pub(crate) fn frame_of(packet: &[u8]) -> Option<Vec<u8>> {
     Some(frame)
 }
 
+/// True if a segment says that it begins and that it ends everything, as no stack does.
+fn is_syn_fin(flags: tcp::Flags) -> bool {
+    flags.contains(tcp::Flags::SYN | tcp::Flags::FIN)
+}
+
 /// What an ICMP error says about a segment.
-fn heard_error<'a>(error: &NetworkError<'_>, is_freebsd: bool) -> Heard<'a> {
+fn heard_error<'a>(error: &NetworkError<'_>, habits: Habits) -> Heard<'a> {
+    let Habits { is_freebsd, is_deaf, .. } = habits;
+    if is_deaf && !matches!(error.kind, NetworkErrorKind::TooLarge { .. }) {
+        return Heard::Nothing;
+    }
     let kind = match error.kind {
         NetworkErrorKind::TooLarge { mtu } => IcmpError::TooBig(mtu),
         NetworkErrorKind::PortUnreachable => IcmpError::Refused,
-        NetworkErrorKind::Prohibited if is_freebsd => IcmpError::Refused,
+        NetworkErrorKind::Prohibited | NetworkErrorKind::UnknownProtocol if is_freebsd => {
+            IcmpError::Refused
+        }
         NetworkErrorKind::TimeExceeded if is_freebsd => IcmpError::Prohibited,
         NetworkErrorKind::Prohibited => IcmpError::Prohibited,
-        NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => IcmpError::Unreachable,
+        NetworkErrorKind::Unreachable
+        | NetworkErrorKind::TimeExceeded
+        | NetworkErrorKind::UnknownProtocol => IcmpError::Unreachable,
     };
     // RFC 792: the ports and the sequence number are the first eight bytes.
     let Some(&[a, b, c, d, s0, s1, s2, s3]) = error.quote.first_chunk::<8>() else {

@@ -1,5 +1,7 @@
 //! `getsockopt` and `setsockopt`: options by the numbers of Linux.
 
+use std::num::NonZeroU32;
+
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_tcp::{Congestion, Family, IpFields, Socket, SocketOptions};
 use clearway_wire::Ecn;
@@ -11,10 +13,13 @@ use crate::{Errno, Host, tcp_info};
 const SO_MEMINFO: i32 = 55;
 const SO_RCVBUFFORCE: i32 = 33;
 const SO_SNDBUFFORCE: i32 = 32;
+/// Of FreeBSD, `netinet/tcp.h`: how long an attempt to connect may take.
+const TCP_KEEPINIT: i32 = 128;
 
 /// Options that are remembered, and mean nothing on a link without other users.
 const NOTED: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_DEBUG),
     (libc::SOL_SOCKET, libc::SO_DONTROUTE),
     (libc::SOL_SOCKET, libc::SO_MARK),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
@@ -168,6 +173,10 @@ fn set_tcp_option(options: &mut SocketOptions, name: i32, value: i32) -> Result<
             let is_right = (1..=KEEP_ALIVE_PROBES_MAX).contains(&value);
             options.keep_alive.probes = within(is_right, value)? as u8;
         }
+        TCP_KEEPINIT => {
+            let ms = keep_alive_ns(value)? / MILLISECOND;
+            settings.opening_ms = NonZeroU32::new(ms as u32);
+        }
         libc::TCP_USER_TIMEOUT => {
             let ms = within(value >= 0, value)? as u64;
             settings.user_timeout_ns = (ms > 0).then_some(ms * MILLISECOND);
@@ -250,7 +259,7 @@ fn socket_option(
     name: i32,
 ) -> Result<i32, Errno> {
     // Linux tells twice what was set, the half of which is its own.
-    let factor = if state.defaults.is_freebsd { 1 } else { 2 };
+    let factor = if state.defaults.habits.is_freebsd { 1 } else { 2 };
     let told = |bytes: u32| (factor * u64::from(bytes)).min(i32::MAX as u64) as i32;
     Ok(match name {
         libc::SO_TYPE => libc::SOCK_STREAM,
@@ -265,7 +274,7 @@ fn socket_option(
         libc::SO_KEEPALIVE => options.keeps_alive.into(),
         libc::SO_RCVLOWAT => options.receive_bytes_min as i32,
         libc::SO_SNDLOWAT => 1,
-        libc::SO_RCVBUF if state.defaults.is_freebsd => {
+        libc::SO_RCVBUF if state.defaults.habits.is_freebsd => {
             let info = state.sockets.info(socket);
             let set = options.settings.receive_buffer_bytes;
             told(info.map_or(set, |info| info.receive_buffer_bytes))
@@ -294,6 +303,7 @@ fn tcp_option(
         libc::TCP_KEEPIDLE => seconds(options.keep_alive.idle_ns),
         libc::TCP_KEEPINTVL => seconds(options.keep_alive.interval_ns),
         libc::TCP_KEEPCNT => options.keep_alive.probes.into(),
+        TCP_KEEPINIT => settings.opening_ms.map_or(0, |ms| (ms.get() / 1000) as i32),
         libc::TCP_USER_TIMEOUT => {
             settings.user_timeout_ns.map_or(0, |ns| (ns / MILLISECOND) as i32)
         }

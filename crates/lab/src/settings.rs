@@ -1,10 +1,13 @@
 //! What can be set of a host, by name. Names of Linux's `net.ipv4` mean what they mean there.
 
+use std::num::NonZeroU32;
+
 use clearway_base::{MICROSECOND, SECOND};
 use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
-use crate::Errno;
+use crate::network::Habits;
 use crate::state::State;
+use crate::{Errno, freebsd};
 
 /// What new sockets begin with, and what is of the whole host.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +15,7 @@ pub(crate) struct Defaults {
     pub(crate) options: SocketOptions,
     pub(crate) config: Config,
     pub(crate) mtu: u16,
-    pub(crate) is_freebsd: bool,
+    pub(crate) habits: Habits,
     /// Linux's number of what is one choice here.
     early_retrans: i64,
 }
@@ -22,7 +25,13 @@ impl Default for Defaults {
         let mut options = SocketOptions::default();
         // A write is one extent: programs may write byte by byte.
         options.settings.send_extents_max = 1 << 20;
-        Self { options, config: Config::default(), mtu: 1500, is_freebsd: false, early_retrans: 3 }
+        Self {
+            options,
+            config: Config::default(),
+            mtu: 1500,
+            habits: Habits::default(),
+            early_retrans: 3,
+        }
     }
 }
 
@@ -69,7 +78,7 @@ const PORT: (i64, i64) = (1, 65_535);
 const NUMBER: (i64, i64) = (-1, u32::MAX as i64);
 
 settings! {
-    mtu (576, 65_535), "the link's MTU, in bytes",
+    mtu (68, 65_535), "the link's MTU, in bytes; 1280 at least for IPv6",
         |it| it.mtu.into(), |it, value| it.mtu = value as u16;
     tcp_sack SWITCH, "selective acknowledgements",
         |it| it.options.settings.sack.into(), |it, value| it.options.settings.sack = value != 0;
@@ -175,11 +184,30 @@ settings! {
     local_port_last PORT, "the ports that are chosen: the last",
         |it| it.config.ports.1.into(), |it, value| it.config.ports.1 = value as u16;
     freebsd SWITCH, "what RFCs leave open is as with FreeBSD, see below",
-        |it| it.is_freebsd.into(),
-        |it, value| {
-            it.is_freebsd = value != 0;
-            it.options.settings.freebsd = value != 0;
-        };
+        |it| it.habits.is_freebsd.into(), |it, value| freebsd::choose(it, value != 0);
+    insecure_rst SWITCH, "a reset anywhere in the window counts, as RFC 793 had it",
+        |it| it.options.settings.variants.reset_in_window.into(),
+        |it, value| it.options.settings.variants.reset_in_window = value != 0;
+    insecure_syn SWITCH, "a SYN in the window is answered with a reset, as RFC 793 had it",
+        |it| it.options.settings.variants.syn_in_window.into(),
+        |it, value| it.options.settings.variants.syn_in_window = value != 0;
+    drop_synfin SWITCH, "segments with both SYN and FIN are dropped",
+        |it| it.habits.drops_syn_fin.into(), |it, value| it.habits.drops_syn_fin = value != 0;
+    icmp_may_rst SWITCH, "ICMP errors may end an attempt to connect; 0: they are not heard",
+        |it| (!it.habits.is_deaf).into(), |it, value| it.habits.is_deaf = value == 0;
+    tolerate_missing_ts SWITCH, "segments without the timestamps that were agreed on are taken",
+        |it| it.options.settings.variants.missing_timestamps.into(),
+        |it, value| it.options.settings.variants.missing_timestamps = value != 0;
+    rexmit_drop_options SWITCH, "a SYN has no option but the MSS when it is sent the third time again",
+        |it| it.options.settings.variants.plain_syns.into(),
+        |it, value| it.options.settings.variants.plain_syns = value != 0;
+    ecn_maxretries (0, u8::MAX as i64),
+        "how often a SYN that is sent again asks for congestion notification nevertheless",
+        |it| it.options.settings.variants.ecn_retries.into(),
+        |it, value| it.options.settings.variants.ecn_retries = value as u8;
+    keepinit (0, US.1 / 1000), "how long an attempt to connect may take, in ms; 0: tcp_syn_retries",
+        |it| it.options.settings.opening_ms.map_or(0, |ms| ms.get().into()),
+        |it, value| it.options.settings.opening_ms = NonZeroU32::new(value as u32);
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
@@ -206,7 +234,7 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
     }
     (setting.set)(&mut state.defaults, value);
     state.link.set_mtu(state.defaults.mtu);
-    state.link.set_freebsd(state.defaults.is_freebsd);
+    state.link.set_habits(state.defaults.habits);
     state.sockets.stack_mut().set_config(state.defaults.config);
     Ok(())
 }

@@ -56,13 +56,16 @@ enum Outcome {
     Acknowledged,
     /// The connection is gone, and SO_ERROR says it.
     Gone,
+    /// The same, and "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=RST,ACK>".
+    Reset,
     /// The FIN counts: RCV.NXT is one more, and acknowledged.
     Finished,
 }
 
 /// RFC 9293, section 3.10.7.4, with RFC 5961, RFC 1337 and errata 4845: what a segment without data
-/// at `place` of the window leads to, which begins with `next`. It acknowledges nothing new.
-fn judge(state: &State, flags: &str, place: u32) -> Outcome {
+/// at `place` of the window leads to, which begins with `next`. It acknowledges nothing new. To who
+/// `is_lax` resets and SYNs are what they were before RFC 5961.
+fn judge(state: &State, flags: &str, place: u32, is_lax: bool) -> Outcome {
     let is_left = place == state.next;
     let is_in = (state.next..state.next + WINDOW).contains(&place);
     let has = |flag| flags.contains(flag);
@@ -73,13 +76,15 @@ fn judge(state: &State, flags: &str, place: u32) -> Outcome {
         return match (is_left, is_in) {
             _ if is_over => Outcome::Nothing,
             (true, _) => Outcome::Gone,
+            (false, true) if is_lax => Outcome::Gone,
             (false, true) => Outcome::Acknowledged,
             (false, false) => Outcome::Nothing,
         };
     }
     if has('S') {
         // "irrespective of the sequence number, TCP MUST send an ACK".
-        return Outcome::Acknowledged;
+        let is_error = is_lax && is_in && !is_over;
+        return if is_error { Outcome::Reset } else { Outcome::Acknowledged };
     }
     let length = u32::from(has('F'));
     // What has no length is acceptable right behind the window, too: its peer has filled it.
@@ -110,8 +115,9 @@ fn states_and_segments_and_places() {
     for begin in [host as fn() -> Script, host_v6] {
         for state in &STATES {
             for flags in ["S", "S.", "SF", ".", "F", "F.", "R", "R."] {
-                for place in [-1, 0, 1, WINDOW as i32 - 1, WINDOW as i32] {
-                    cross(begin(), state, flags, state.next.wrapping_add_signed(place));
+                for place in PLACES {
+                    let place = state.next.wrapping_add_signed(place);
+                    cross(begin(), state, flags, place, false);
                     count += 1;
                 }
             }
@@ -120,11 +126,29 @@ fn states_and_segments_and_places() {
     assert_eq!(count, 2 * 7 * 8 * 5);
 }
 
-fn cross(begin: Script, state: &State, flags: &str, place: u32) {
+/// The settings `insecure_rst` and `insecure_syn`: RFC 793 instead of RFC 5961.
+#[test]
+fn resets_and_syns_as_rfc_793_had_them() {
+    for begin in [host as fn() -> Script, host_v6] {
+        for state in &STATES {
+            for flags in ["S", "S.", "SF", "R", "R."] {
+                for place in PLACES {
+                    let begin = begin().play("set insecure_rst 1; set insecure_syn 1");
+                    cross(begin, state, flags, state.next.wrapping_add_signed(place), true);
+                }
+            }
+        }
+    }
+}
+
+/// Where segments are put, from RCV.NXT on.
+const PLACES: [i32; 5] = [-1, 0, 1, WINDOW as i32 - 1, WINDOW as i32];
+
+fn cross(begin: Script, state: &State, flags: &str, place: u32, is_lax: bool) {
     let State { next, una, sent, number, .. } = *state;
     let ack = if flags.contains('.') { format!("ack {una}") } else { String::new() };
     let event = format!("< {flags} {place}:{place}(0) {ack} win 10000");
-    let outcome = match judge(state, flags, place) {
+    let outcome = match judge(state, flags, place, is_lax) {
         Outcome::Nothing => format!("tcp_info 3 state = {number}"),
         Outcome::Acknowledged => {
             format!("> . {sent}:{sent}(0) ack {next}; tcp_info 3 state = {number}")
@@ -133,6 +157,13 @@ fn cross(begin: Script, state: &State, flags: &str, place: u32) {
         Outcome::Gone => {
             let error = if state.name == "CLOSE-WAIT" { libc::EPIPE } else { libc::ECONNRESET };
             format!("tcp_info 3 state = 7; get_option 3 error = {error}")
+        }
+        Outcome::Reset => {
+            let error = if state.name == "CLOSE-WAIT" { libc::EPIPE } else { libc::ECONNRESET };
+            format!(
+                "> R. {sent}:{sent}(0) ack {next} win 0
+                tcp_info 3 state = 7; get_option 3 error = {error}"
+            )
         }
         Outcome::Finished => format!("> . {sent}:{sent}(0) ack {}", next + 1),
     };
@@ -261,6 +292,23 @@ cases! {
         peer 5001; < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
         < R 1:1(0); get half_open = 0; accept 3 = EAGAIN";
 
+    /// The setting `insecure_rst`: RFC 793's "valid if its sequence number is in the window".
+    half_open_and_resets_as_rfc_793_had_them: listening() => "
+        set insecure_rst 1; socket = 4; nonblock 4 = 0; bind 4 81 = 0; listen 4 5 = 0; local 81
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R 0:0(0); < R. 10001:10001(0) ack 1; get half_open = 1
+        < R 10000:10000(0); get half_open = 0
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R. 2:2(0) ack 7; get half_open = 0";
+
+    /// The setting `insecure_syn`: the window is all of the buffer, though it cannot be said.
+    syn_in_a_window_that_cannot_be_said: host() => "
+        set insecure_syn 1; set receive_buffer 70000; set receive_buffer_max 70000
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535
+        < S. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1
+        < S 70001:70001(0); > . 1:1(0) ack 1
+        < S 70000:70000(0); > R. 1:1(0) ack 1 win 0; get_option 3 error = 104";
+
     /// The same, after both have opened.
     opened_by_both_and_reset: host() => "
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
@@ -286,6 +334,11 @@ cases! {
     opening_and_no_such_protocol: host() => "
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
         icmp protocol seq 0; get_option 3 error = 111";
+
+    /// What IPv6 has for it is a soft error: "Parameter Problem -- codes 0, 1, 2".
+    opening_and_no_such_protocol_over_ipv6: host_v6() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp protocol seq 0; get_option 3 error = 0; tcp_info 3 state = 2; get packets_dropped = 0";
 
     /// "time exceeded" is a soft error: "a TCP implementation MUST NOT abort the connection".
     opening_and_a_loop: host() => "
@@ -563,14 +616,136 @@ cases! {
         < F. 1:1(0) ack 1; > . 1:1(0) ack 2
         < R 2:2(0); get_option 3 error = 104";
 
+    /// TIME-WAIT drops what has no ACK, unless it is a SYN that opens anew.
+    freebsd_time_wait: established() => "
+        set freebsd 1; close 4 = 0; > F. 1:1(0) ack 1
+        < F. 1:1(0) ack 2; > . 2:2(0) ack 2
+        < S 1:1(0); < S 2:2(0); < F 1:1(0); < F 2:2(0); < F 10002:10002(0); < SF 2:2(0)
+        < S. 2:2(0) ack 0; > . 2:2(0) ack 2
+        < F. 2:2(0) ack 2; > . 2:2(0) ack 2
+        get time_wait = 1; < SF 3:3(0); > S. 3:3(0) ack 4; get time_wait = 0";
+
+    /// The setting `drop_synfin`, in each kind of state.
+    syn_and_fin_are_dropped: listening() => "
+        set drop_synfin 1
+        < SF 0:0(0); get half_open = 0; get packets_dropped = 1
+        < S 0:0(0) <mss 1000>; > S. 0:0(0) ack 1; < SF 0:0(0); < . 1:1(0) ack 1; accept 3 = 4
+        < SF 1:1(0); close 4 = 0; > F. 1:1(0) ack 1; < F. 1:1(0) ack 2; > . 2:2(0) ack 2
+        < SF 5:5(0); < SF. 5:5(0) ack 2; get time_wait = 1
+        socket = 4; nonblock 4 = 0; connect 4 5001 = EINPROGRESS; > S 0:0(0)
+        peer 5001; < SF 0:3(3) <mss 1000>; tcp_info 4 state = 2";
+
+    /// A second, then twice as long and a little each time, up to a minute, until it is enough.
+    freebsd_syns: host() => "
+        set freebsd 1; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        +1 > S 0:0(0); +2.2 > S 0:0(0); +4.2 > S 0:0(0); +8.2 > S 0:0(0); +16.2 > S 0:0(0)
+        +32.2 > S 0:0(0)
+        +10.9 get_option 3 error = 0; +0.2 get_option 3 error = 110
+        option 3 keepinit 363 = 0; set freebsd 0; get keepinit = 0; get rto_max_us = 120000000";
+
+    /// TCP_KEEPINIT bounds how long a call waits, and no connection that is open.
+    time_to_open: host() => "
+        set tcp_early_retrans 0
+        socket = 3; get_option 3 keepinit = 0; option 3 keepinit 0 = EINVAL
+        option 3 keepinit 5 = 0; get_option 3 keepinit = 5
+        begin connect 3 5000; > S 0:0(0); +1 > S 0:0(0); +2 > S 0:0(0); +1.9 waits
+        +0.2 end = ETIMEDOUT
+        peer 5001; socket = 4; nonblock 4 = 0; option 4 keepinit 5 = 0; connect 4 5001 = EINPROGRESS
+        > S 0:0(0); < S. 0:0(0) ack 1 <mss 1000>; > . 1:1(0) ack 1
+        write 4 1 = 1; > P. 1:2(1) ack 1; +0.2 > *; +0.4 > *; +0.8 > *; +1.6 > *; +3.2 > *
+        tcp_info 4 state = 1";
+
+    /// The setting `rexmit_drop_options`: something on the way may not bear them.
+    syns_without_options: host() => "
+        set rexmit_drop_options 1; set tcp_sack 1; set tcp_timestamps 1; set tcp_window_scaling 1
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS
+        > S 0:0(0) win 10000 <mss 1460,sackOK,TS val 1000000 ecr 0,wscale 0>
+        +1 > S 0:0(0); +2 > S 0:0(0) win 10000 <mss 1460,sackOK,TS val 1003000 ecr 0,wscale 0>
+        +4 > S 0:0(0) win 10000 <mss 1460>; +8 > S 0:0(0) win 10000 <mss 1460>
+        < S. 0:0(0) ack 1 <mss 1000,sackOK,TS val 7 ecr 1,wscale 2>
+        > . 1:1(0) ack 1 win 10000 <>";
+
+    /// RFC 7323, section 3.2: they are dropped without a word, on both sides of the handshake.
+    without_the_timestamps_agreed_on: host() => "
+        set tcp_timestamps 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000,TS val 7 ecr 0>
+        > S. 0:0(0) ack 1 win 10000 <mss 1460,TS val 1000000 ecr 7>
+        < . 1:1(0) ack 1; accept 3 = EAGAIN
+        < . 1:1(0) ack 1 <TS val 7 ecr 1000000>; accept 3 = 4; nonblock 4 = 0
+        < . 1:11(10) ack 1; fionread 4 = 0; +1 < . 1:1(0) ack 1
+        < R 1:1(0); get_option 4 error = 104";
+
+    /// The setting `tolerate_missing_ts`: they are taken, and what was agreed on stays.
+    without_the_timestamps_and_taken: host() => "
+        set tolerate_missing_ts 1; set tcp_timestamps 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000,TS val 7 ecr 0>
+        > S. 0:0(0) ack 1 win 10000 <mss 1460,TS val 1000000 ecr 7>
+        < . 1:1(0) ack 1; accept 3 = 4; nonblock 4 = 0
+        < . 1:11(10) ack 1; +0.04 > . 1:1(0) ack 11 win 9990 <TS val 1000040 ecr 7>
+        write 4 100 = 100; > P. 1:101(100) ack 11; +0.1 < . 11:11(0) ack 101
+        get_option 4 error = 0; tcp_info 4 unacked = 0";
+
+    /// The setting `ecn_maxretries`.
+    syns_that_ask_twice: host() => "
+        set tcp_ecn 1; set ecn_maxretries 1
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > SEW 0:0(0)
+        +1 > SEW 0:0(0); +2 > S 0:0(0)";
+
+    /// Something is unread: the FIN leaves nevertheless, and what comes then is reset.
+    freebsd_closed_unread: host() => "
+        set freebsd 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1; accept 3 = 4
+        < . 1:1001(1000) ack 1; < . 1001:2001(1000) ack 1; > . 1:1(0) ack 2001
+        close 4 = 0; > F. 1:1(0) ack 2001
+        < . 2001:2002(1) ack 1; > R 1:1(0); get buffers = 0";
+
+    /// The FIN of a SYN counts while both open, unless data comes with it: then it comes again.
+    freebsd_syn_and_fin: freebsd() => "
+        < SF 0:0(0) <mss 1460>; > S. 0:0(0) ack 2; tcp_info 3 state = 8
+        < . 2:2(0) ack 1 win 10000; tcp_info 3 state = 8; read 3 100 = 0
+        close 3 = 0; > F. 1:1(0) ack 2; < . 2:2(0) ack 2
+        peer 5001; socket = 3; nonblock 3 = 0; connect 3 5001 = EINPROGRESS; > S 0:0(0)
+        < SF 0:3(3) <mss 1460>; > S. 0:0(0) ack 1; tcp_info 3 state = 3; read 3 100 = EAGAIN
+        < . 4:4(0) ack 1 win 10000; fionread 3 = 3; tcp_info 3 state = 1
+        close 3 = 0; > F. 1:1(0) ack 4; < F. 4:4(0) ack 2; > . 2:2(0) ack 5";
+
+    /// What is lost, and sent again, says that the window was reduced; nothing else does.
+    freebsd_cwr: host() => "
+        set freebsd 1; set tcp_sack 1; set tcp_ecn 1; set tcp_early_retrans 0
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < SEW 0:0(0) win 65535 <mss 1000,sackOK>; > SE. 0:0(0) ack 1; < . 1:1(0) ack 1 win 65535
+        accept 3 = 4; nonblock 4 = 0; write 4 5000 = 5000; > *; > *; > *; > *; > *
+        < . 1:1(0) ack 1 win 65535 <sack 1001:4001>; > W. 1:1001(1000) ack 1; ip 64 0
+        < . 1:1(0) ack 5001 win 65535; write 4 1 = 1; > P. 5001:5002(1) ack 1; ip 64 2
+        < . 1:1(0) ack 5002 win 65535; close 4 = 0; > F. 5002:5002(0) ack 1
+        +0.2 > F. 5002:5002(0) ack 1";
+
     /// What a router forbids is a refusal.
     freebsd_prohibited: freebsd() => "
         icmp prohibited seq 1; get_option 3 error = 0
         icmp prohibited seq 0; get_option 3 error = 111";
 
-    /// A packet that has run out of hops ends an attempt to connect.
+    /// So is what a host says that does not know TCP.
+    freebsd_no_such_protocol: host_v6() => "
+        set freebsd 1; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp incomplete seq 0; get_option 3 error = 0
+        icmp protocol seq 1; get_option 3 error = 0
+        icmp protocol seq 0; get_option 3 error = 111";
+
+    /// With `icmp_may_rst` of 0 nothing of it counts, but what is about sizes.
+    deaf_to_routers: host() => "
+        set icmp_may_rst 0; socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp refused seq 0; icmp prohibited seq 0; icmp protocol seq 0; icmp expired seq 0
+        tcp_info 3 state = 2; get_option 3 error = 0
+        < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
+        write 3 1460 = 1460; > P. 1:1461(1460) ack 1
+        icmp too_big 1200 seq 1; > . 1:1161(1160) ack 1; > P. 1161:1461(300) ack 1";
+
+    /// A packet that has run out of hops ends an attempt to connect, but not one that has come in
+    /// part.
     freebsd_time_exceeded: freebsd() => "
-        icmp expired seq 1; get_option 3 error = 0
+        icmp expired seq 1; icmp incomplete seq 0; get_option 3 error = 0
         icmp expired seq 0; get_option 3 error = 113";
 
     /// RFC 9293, section 3.8.6.2.2: the largest window that can be said is not silly, and moves with
@@ -590,6 +765,21 @@ cases! {
         +0.01 < S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK>; > . 1:1(0) ack 1
         write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         +0.21 > . 1:1001(1000) ack 1";
+
+    /// RFC 791: a link may take 68 bytes and no more. Segments fit into it.
+    a_narrow_link: host() => "
+        set mtu 72; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1460>; > S. 0:0(0) ack 1 <mss 32>
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 64 = 64; > . 1:33(32) ack 1; > P. 33:65(32) ack 1
+        icmp too_big 68 seq 1; < . 1:1(0) ack 65; write 4 33 = 33
+        > . 65:97(32) ack 1; > P. 97:98(1) ack 1";
+
+    /// Less is not granted to a peer.
+    a_peer_with_a_tiny_mss: listening() => "
+        < S 0:0(0) win 10000 <mss 8>; > S. 0:0(0) ack 1 <mss 1460>
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 65 = 65; > . 1:65(64) ack 1; > P. 65:66(1) ack 1";
 
     /// RFC 1191, section 5: what a router has said to one connection counts for those that open
     /// later, either way, for ten minutes. Section 6.3: then the link's MTU is tried again. What a

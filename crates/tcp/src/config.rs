@@ -1,9 +1,13 @@
 //! What can be set, of a stack and of a connection.
 
+use core::num::NonZeroU32;
+
 use clearway_base::{MILLISECOND, SECOND};
 
 use clearway_congestion::Congestion;
 use serde::{Deserialize, Serialize};
+
+use crate::variants::Variants;
 
 /// What is set for a whole [`crate::Stack`]. Its memory is bounded by the sum of its tables.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +21,9 @@ pub struct Config {
     /// How long TIME-WAIT lasts: twice the longest that a segment may be in the network.
     /// RFC 9293, section 3.4.2, has 4 minutes; all that are in use have one.
     pub time_wait_ns: u64,
+    /// TIME-WAIT answers nothing that has no ACK, as with FreeBSD. RFC 9293, section 3.10.7.4, has
+    /// what is not acceptable acknowledged, and RFC 5961, section 4.2, each SYN. For tests.
+    pub is_time_wait_silent: bool,
     /// How often the SYN-ACK of a listener is sent again.
     pub syn_ack_retries: u8,
     /// When a SYN is answered with a cookie.
@@ -51,6 +58,7 @@ impl Default for Config {
             half_open_max: 8192,
             time_wait_max: 1 << 16,
             time_wait_ns: 60 * SECOND,
+            is_time_wait_silent: false,
             syn_ack_retries: 5,
             cookies: Cookies::UnderFlood,
             resets_per_s: 1000,
@@ -72,11 +80,8 @@ pub struct Settings {
     /// The same when the app takes so much in a round trip that it is worth it. Not more than at
     /// first if this is less.
     pub receive_buffer_bytes_max: u32,
-    /// What RFCs leave open is done as FreeBSD does it, for scripts that compare: the receive buffer
-    /// is rounded up to whole segments, of the MSS, once that is agreed on, and the first segment
-    /// after the SYN tells all of it; the acknowledgement of a
-    /// FIN that crosses one's own has that again; a reset in CLOSE-WAIT is told as a reset.
-    pub freebsd: bool,
+    /// What is done as other stacks do it. For scripts that compare.
+    pub variants: Variants,
     /// Extents that wait to be acknowledged, at most.
     pub send_extents_max: u32,
     /// Small segments are sent even while others are not acknowledged: no Nagle algorithm.
@@ -112,6 +117,8 @@ pub struct Settings {
     pub rto_max_ns: u64,
     /// How often a SYN is sent again.
     pub syn_retries: u8,
+    /// How long an attempt to connect may take, however often its SYN is sent again.
+    pub opening_ms: Option<NonZeroU32>,
     /// Retransmissions of the same data until the connection is given up (R2 of RFC 9293, 3.8.3).
     pub retries: u8,
     /// How long data may go unacknowledged until the connection is given up (RFC 5482).
@@ -194,7 +201,7 @@ impl Default for Settings {
             account: 0,
             receive_buffer_bytes: 1 << 17,
             receive_buffer_bytes_max: 6 << 20,
-            freebsd: false,
+            variants: Variants::default(),
             send_extents_max: 1024,
             no_delay: false,
             cork: false,
@@ -210,6 +217,7 @@ impl Default for Settings {
             rto_min_ns: 200 * MILLISECOND,
             rto_max_ns: 120 * SECOND,
             syn_retries: 6,
+            opening_ms: None,
             retries: 15,
             user_timeout_ns: None,
             keep_alive: None,

@@ -305,7 +305,9 @@ impl Connection {
             // RFC 9293, section 3.6.1 (MAY-1, SHLD-3): "If such a host issues a CLOSE call while
             // received data is still pending in the TCP connection [...] its TCP implementation
             // SHOULD send a RST to show that data was lost".
-            _ if self.rcv.unread_bytes() > 0 => self.abort(),
+            _ if self.rcv.unread_bytes() > 0 && !self.settings.variants.fin_despite_unread => {
+                self.abort();
+            }
             State::FinWait2 => self.timers.set(Timer::Close, now + self.settings.fin_wait_ns),
             _ => self.shutdown(),
         }

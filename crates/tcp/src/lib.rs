@@ -62,6 +62,7 @@ mod tlp;
 mod tuning;
 mod tuple;
 mod validation;
+mod variants;
 
 pub use clearway_congestion::Congestion;
 pub use config::{Config, Cookies, IpFields, KeepAlive, Settings, UnusedWindow};
@@ -75,3 +76,4 @@ pub use saved::{
 pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
+pub use variants::Variants;

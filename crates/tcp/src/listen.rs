@@ -193,7 +193,7 @@ impl HalfOpen {
     }
 
     /// RFC 7323, section 5.3, R1, as for a connection: whether a segment may be of the peer that
-    /// has sent the SYN. `None` if it is to be dropped without a word (section 3.2).
+    /// has sent the SYN. `None` if it has no timestamp that says it.
     pub(crate) fn is_recent(&self, repr: &Repr) -> Option<bool> {
         let Some(recent) = self.offer.timestamp else { return Some(true) };
         repr.options.timestamps.map(|option| !is_before(option.value, recent))

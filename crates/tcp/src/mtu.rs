@@ -30,7 +30,7 @@ pub(crate) struct SegmentSize {
 const DEFAULT_V4: u16 = 536;
 const DEFAULT_V6: u16 = 1220;
 /// Less than this is an attack, whoever asks for it: a peer's MSS of 1 would make 60 times as many
-/// segments. Linux has 48 with 12 of options.
+/// segments. Linux has 48 with 12 of options. Only the own link may be that narrow.
 const BYTES_MIN: u16 = 64;
 /// RFC 1191, section 3, and RFC 8200, section 5. IPv4 allows 68; no path has been seen with that.
 const MTU_MIN_V4: u16 = 552;
@@ -62,7 +62,7 @@ impl SegmentSize {
     /// What this end says in its MSS option.
     pub(crate) fn offer(&self, most: Option<u16>) -> u16 {
         let bytes = self.link_mtu.saturating_sub(self.headers);
-        most.map_or(bytes, |most| bytes.min(most)).max(BYTES_MIN)
+        most.map_or(bytes, |most| bytes.min(most.max(BYTES_MIN)))
     }
 
     /// What the peer, and the app, allow; and the options that every segment has.
@@ -83,7 +83,7 @@ impl SegmentSize {
     #[inline]
     pub(crate) fn mss(&self) -> u32 {
         let path = self.path_mtu.saturating_sub(self.headers);
-        self.peer_bytes.min(path).max(BYTES_MIN).into()
+        self.peer_bytes.min(path).max(1).into()
     }
 
     /// Payload of a full segment.
@@ -163,7 +163,7 @@ impl SegmentSize {
         options: usize,
     ) -> Self {
         let mut size = Self::new(remote, link_mtu);
-        size.path_mtu = path_mtu.min(link_mtu);
+        size.path_mtu = path_mtu.max(size.headers + BYTES_MIN).min(link_mtu);
         size.agree(Some(peer_bytes), None, options);
         size
     }

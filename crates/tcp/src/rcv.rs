@@ -49,7 +49,7 @@ impl Receive {
     pub(crate) fn new(syn: u64, buffer_bytes: u32, settings: &Settings, scale: u8) -> Self {
         let first = syn + 1;
         // FreeBSD tells all of it with its next segment, however little more it is.
-        let window = match settings.freebsd {
+        let window = match settings.variants.whole_segments {
             true => buffer_bytes,
             false => initial_window(buffer_bytes).into(),
         };
@@ -278,8 +278,8 @@ impl Receive {
         }
     }
 
-    /// The peer's FIN comes next: it takes a number, but no room.
-    fn pass_fin(&mut self) {
+    /// If the peer's FIN comes next, it takes a number, but no room.
+    pub(crate) fn pass_fin(&mut self) {
         if self.fin == Some(self.next) {
             self.next += 1;
             self.edge += 1;

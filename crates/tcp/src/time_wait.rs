@@ -52,20 +52,30 @@ impl TimeWait {
     }
 
     /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT. Only who `listens`, and has
-    /// room, may take its ports again for a peer (section 3.6.1).
-    pub(crate) fn judge(&mut self, now: Time, arrival: &Arrival, listens: bool) -> Verdict {
+    /// room, may take its ports again for a peer (section 3.6.1). Who `is_silent` answers nothing
+    /// else that has no ACK.
+    pub(crate) fn judge(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        listens: bool,
+        is_silent: bool,
+    ) -> Verdict {
         let repr = &arrival.repr;
         let start = seq::position(self.remains.rcv_next, repr.sequence);
         if repr.flags.contains(Flags::RST) {
             // RFC 1337, section 3, (F1): "Ignore RST segments in TIME-WAIT state."
             return Verdict::Drop;
         }
-        if repr.flags.contains(Flags::SYN) && !repr.flags.contains(Flags::ACK) {
-            return if listens && self.is_new_syn(start, arrival) {
-                Verdict::Reuse
-            } else {
-                self.acknowledge_rarely(now)
-            };
+        let is_syn = repr.flags.contains(Flags::SYN) && !repr.flags.contains(Flags::ACK);
+        if is_syn && listens && self.is_new_syn(start, arrival) {
+            return Verdict::Reuse;
+        }
+        if is_silent && !repr.flags.contains(Flags::ACK) {
+            return Verdict::Drop;
+        }
+        if is_syn {
+            return self.acknowledge_rarely(now);
         }
         let is_old = match (&self.remains.timestamps, repr.options.timestamps) {
             (Some(timestamps), Some(option)) => timestamps.is_old(now, option.value),

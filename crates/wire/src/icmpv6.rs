@@ -27,6 +27,9 @@ const LINK_ADDRESS_OPTION_LENGTH: usize = 8;
 /// The type of neighbour advertisements (RFC 4861, section 4.4).
 pub const NEIGHBOUR_ADVERTISEMENT: u8 = message_type::NEIGHBOUR_ADVERTISEMENT;
 
+/// The code of "parameter problem" that says that nobody there knows the protocol of what the
+/// packet carries (RFC 4443, section 3.4).
+pub const UNKNOWN_PROTOCOL: u8 = 1;
 /// The code of "time exceeded" that says that fragments are missing (RFC 4443, section 3.3).
 pub const REASSEMBLY: u8 = 1;
 /// The types of errors (RFC 4443, section 2.1).
@@ -41,6 +44,7 @@ mod message_type {
     pub(super) const UNREACHABLE: u8 = 1;
     pub(super) const PACKET_TOO_BIG: u8 = 2;
     pub(super) const TIME_EXCEEDED: u8 = 3;
+    pub(super) const PARAMETER_PROBLEM: u8 = 4;
     pub(super) const ECHO_REQUEST: u8 = 128;
     pub(super) const ECHO_REPLY: u8 = 129;
     pub(super) const NEIGHBOUR_SOLICITATION: u8 = 135;
@@ -134,6 +138,15 @@ pub enum Repr<'a> {
         /// How the packet began.
         quote: &'a [u8],
     },
+    /// A node could not make sense of a packet's headers.
+    ParameterProblem {
+        /// Why: [`UNKNOWN_PROTOCOL`] or another.
+        code: u8,
+        /// Which octet of the packet it was.
+        pointer: u32,
+        /// How the packet began.
+        quote: &'a [u8],
+    },
     /// "Who has this address?"
     NeighbourSolicitation(Solicitation),
     /// "I have."
@@ -183,6 +196,9 @@ impl<'a> Repr<'a> {
                 Ok(Self::PacketTooBig { mtu: u32_at(view.bytes, 4), quote })
             }
             message_type::TIME_EXCEEDED => Ok(Self::TimeExceeded { code, quote }),
+            message_type::PARAMETER_PROBLEM => {
+                Ok(Self::ParameterProblem { code, pointer: u32_at(view.bytes, 4), quote })
+            }
             message_type::ECHO_REQUEST => Ok(Self::EchoRequest(Echo::read(view.bytes))),
             message_type::ECHO_REPLY => Ok(Self::EchoReply(Echo::read(view.bytes))),
             message_type::NEIGHBOUR_SOLICITATION => {
@@ -218,7 +234,8 @@ impl<'a> Repr<'a> {
             Self::EchoRequest(echo) | Self::EchoReply(echo) => HEADER_LENGTH + echo.data.len(),
             Self::Unreachable { quote, .. }
             | Self::PacketTooBig { quote, .. }
-            | Self::TimeExceeded { quote, .. } => HEADER_LENGTH + quote.len(),
+            | Self::TimeExceeded { quote, .. }
+            | Self::ParameterProblem { quote, .. } => HEADER_LENGTH + quote.len(),
             Self::NeighbourSolicitation(Solicitation { source_mac: mac, .. })
             | Self::NeighbourAdvertisement(Advertisement { target_mac: mac, .. }) => {
                 NEIGHBOUR_LENGTH + if mac.is_some() { LINK_ADDRESS_OPTION_LENGTH } else { 0 }
@@ -240,6 +257,9 @@ impl<'a> Repr<'a> {
             Self::Unreachable { code, .. } => (message_type::UNREACHABLE, *code, [0; 4]),
             Self::PacketTooBig { mtu, .. } => (message_type::PACKET_TOO_BIG, 0, mtu.to_be_bytes()),
             Self::TimeExceeded { code, .. } => (message_type::TIME_EXCEEDED, *code, [0; 4]),
+            Self::ParameterProblem { code, pointer, .. } => {
+                (message_type::PARAMETER_PROBLEM, *code, pointer.to_be_bytes())
+            }
             Self::NeighbourSolicitation(_) => (message_type::NEIGHBOUR_SOLICITATION, 0, [0; 4]),
             Self::NeighbourAdvertisement(advertisement) => {
                 (message_type::NEIGHBOUR_ADVERTISEMENT, 0, [advertisement.flags(), 0, 0, 0])
@@ -252,7 +272,8 @@ impl<'a> Repr<'a> {
             Self::EchoRequest(echo) | Self::EchoReply(echo) => bytes.copy_from_slice(echo.data),
             Self::Unreachable { quote, .. }
             | Self::PacketTooBig { quote, .. }
-            | Self::TimeExceeded { quote, .. } => bytes.copy_from_slice(quote),
+            | Self::TimeExceeded { quote, .. }
+            | Self::ParameterProblem { quote, .. } => bytes.copy_from_slice(quote),
             Self::NeighbourSolicitation(Solicitation { target, source_mac }) => {
                 put(bytes, 0, target.octets());
                 emit_link_address(bytes, option_type::SOURCE_LINK_ADDRESS, *source_mac);

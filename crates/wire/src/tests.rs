@@ -164,7 +164,7 @@ proptest! {
 
     #[test]
     fn icmpv6_round_trip(
-        kind in 0..7u8,
+        kind in 0..8u8,
         (source, destination, target) in (any::<Ipv6Addr>(), any::<Ipv6Addr>(), unicast_v6()),
         (is_router, is_solicited, overrides) in any::<(bool, bool, bool)>(),
         code in any::<u8>(),
@@ -179,7 +179,8 @@ proptest! {
             2 => icmpv6::Repr::Unreachable { code, quote: &data },
             3 => icmpv6::Repr::PacketTooBig { mtu, quote: &data },
             4 => icmpv6::Repr::TimeExceeded { code, quote: &data },
-            5 => {
+            5 => icmpv6::Repr::ParameterProblem { code, pointer: mtu, quote: &data },
+            6 => {
                 let solicitation = icmpv6::Solicitation { target, source_mac: mac };
                 icmpv6::Repr::NeighbourSolicitation(solicitation)
             }

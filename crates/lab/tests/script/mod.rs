@@ -336,6 +336,7 @@ impl Script {
                 "protocol" => icmpv4::Repr::Unreachable { code: 2, quote },
                 "prohibited" => icmpv4::Repr::Unreachable { code: 13, quote },
                 "expired" => icmpv4::Repr::TimeExceeded { code: 0, quote },
+                "incomplete" => icmpv4::Repr::TimeExceeded { code: icmpv4::REASSEMBLY, quote },
                 _ => icmpv4::Repr::Unreachable { code: icmpv4::unreachable::HOST, quote },
             };
             let mut bytes = vec![0; message.length()];
@@ -348,6 +349,11 @@ impl Script {
                 "refused" => icmpv6::Repr::Unreachable { code: icmpv6::unreachable::PORT, quote },
                 "prohibited" => icmpv6::Repr::Unreachable { code: 1, quote },
                 "expired" => icmpv6::Repr::TimeExceeded { code: 0, quote },
+                "incomplete" => icmpv6::Repr::TimeExceeded { code: icmpv6::REASSEMBLY, quote },
+                "protocol" => {
+                    let code = icmpv6::UNKNOWN_PROTOCOL;
+                    icmpv6::Repr::ParameterProblem { code, pointer: 6, quote }
+                }
                 _ => icmpv6::Repr::Unreachable { code: icmpv6::unreachable::ADDRESS, quote },
             };
             let (IpAddr::V6(from), IpAddr::V6(to)) = (there, here) else { unreachable!() };
@@ -641,6 +647,7 @@ fn option(word: &str) -> (i32, i32) {
         ("keepidle", libc::TCP_KEEPIDLE),
         ("keepintvl", libc::TCP_KEEPINTVL),
         ("keepcnt", libc::TCP_KEEPCNT),
+        ("keepinit", 128), // TCP_KEEPINIT of FreeBSD
         ("user_timeout", libc::TCP_USER_TIMEOUT),
         ("syncnt", libc::TCP_SYNCNT),
         ("linger2", libc::TCP_LINGER2),

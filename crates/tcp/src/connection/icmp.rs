@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    const fn is_opening(&self) -> bool {
+    pub(super) const fn is_opening(&self) -> bool {
         matches!(self.state, State::SynSent | State::SynReceived)
     }
 

@@ -124,8 +124,13 @@ impl Connection {
     }
 
     pub(crate) fn info(&self) -> Info {
+        let state = match self.state {
+            // `Variants::fin_with_syn`
+            State::SynReceived if self.rcv.is_finished() => State::CloseWait,
+            state => state,
+        };
         Info {
-            state: self.state,
+            state,
             end: self.end,
             local: self.local,
             remote: self.remote,

@@ -42,6 +42,9 @@ pub(crate) struct Accepted {
     pub(crate) sent: Option<Time>,
 }
 
+/// The third time that a SYN is sent again: `Variants::plain_syns`.
+const PLAIN_SYN: u8 = 3;
+
 impl Connection {
     /// An attempt to open a connection.
     pub(crate) fn connect(now: Time, connecting: &Connecting) -> Self {
@@ -114,7 +117,7 @@ impl Connection {
         };
         let most = settings.segment_bytes_max;
         self.size.agree(options.maximum_segment_size, most, every.length());
-        let buffer_bytes = match settings.freebsd {
+        let buffer_bytes = match settings.variants.whole_segments {
             true => settings.receive_buffer_bytes.next_multiple_of(self.size.mss()),
             false => settings.receive_buffer_bytes,
         };
@@ -179,7 +182,12 @@ impl Connection {
         self.ecn = EcnState::new(self.settings.ecn && ecn::asks(flags));
         self.syn_due = true;
         if arrival.length() > 1 {
-            self.rcv.hold(key, arrival.payload_length, flags.contains(Flags::FIN), memory);
+            let is_early = self.settings.variants.fin_with_syn;
+            let has_fin = flags.contains(Flags::FIN) && !(is_early && arrival.payload_length > 0);
+            self.rcv.hold(key, arrival.payload_length, has_fin, memory);
+            if is_early {
+                self.rcv.pass_fin();
+            }
         }
         Reply::Nothing
     }
@@ -228,6 +236,21 @@ impl Connection {
 
     /// How long the answer to a SYN may take.
     pub(super) fn syn_timeout_ns(&self) -> u64 {
-        (self.settings.rto_initial_ns << self.retries.min(10)).min(self.settings.rto_max_ns)
+        let settings = &self.settings;
+        let has_slop = settings.variants.syn_slop && self.retries > 0;
+        let slop_ns = if has_slop { settings.rto_min_ns } else { 0 };
+        let timeout_ns = (settings.rto_initial_ns << self.retries.min(10)) + slop_ns;
+        timeout_ns.min(settings.rto_max_ns)
+    }
+
+    /// A SYN is to be sent again. Options that something on the way may not bear are given up.
+    pub(super) fn send_syn_again(&mut self) {
+        self.syn_due = true;
+        let settings = &mut self.settings;
+        if settings.variants.plain_syns && self.retries >= PLAIN_SYN {
+            settings.window_scaling = false;
+            settings.timestamps = false;
+            settings.sack = false;
+        }
     }
 }

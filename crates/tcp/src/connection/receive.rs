@@ -129,7 +129,7 @@ impl Connection {
                 self.acknowledge_unacceptable(now, flags, start, arrival.length());
                 false
             }
-            None => false,
+            None => self.settings.variants.missing_timestamps,
         }
     }
 
@@ -138,8 +138,8 @@ impl Connection {
     /// in the window, which may be larger than what the peer has been told.
     #[cold]
     fn handle_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
-        if flags.contains(Flags::RST) {
-            return self.handle_reset(now, start);
+        if flags.intersects(Flags::RST | Flags::SYN) {
+            return self.handle_unusual(now, flags, start);
         }
         self.acknowledge_unacceptable(now, flags, start, length);
     }
@@ -166,13 +166,17 @@ impl Connection {
         }
     }
 
-    /// Within the window, but a reset, a SYN, or without an acknowledgement.
+    /// A reset or a SYN; or within the window, but without an acknowledgement.
     #[cold]
     fn handle_unusual(&mut self, now: Time, flags: Flags, start: u64) {
         if flags.contains(Flags::RST) {
             return self.handle_reset(now, start);
         }
         if flags.contains(Flags::SYN) {
+            if self.settings.variants.syn_in_window && self.rcv.is_in_window(start) {
+                self.reset_due = true;
+                return self.finish(End::Reset);
+            }
             // RFC 5961, section 4.2: "If the SYN bit is set, irrespective of the sequence number,
             // TCP MUST send an ACK (also referred to as challenge ACK) to the remote peer".
             self.challenge(now);
@@ -184,11 +188,11 @@ impl Connection {
     /// the next expected sequence number (RCV.NXT)"; if it is merely in the window, a challenge
     /// ACK.
     fn handle_reset(&mut self, now: Time, start: u64) {
-        if start != self.rcv.next() {
-            if self.rcv.is_in_window(start) {
-                self.challenge(now);
-            }
+        if !self.rcv.is_in_window(start) {
             return;
+        }
+        if start != self.rcv.next() && !self.settings.variants.reset_in_window {
+            return self.challenge(now);
         }
         self.finish(match self.state {
             State::SynReceived => End::Refused,
@@ -251,6 +255,8 @@ impl Connection {
         let received = self.rcv.take_held();
         if received.advanced > 0 {
             self.on_received(now, &received, received.advanced as u32, false);
+        } else if received.is_finished {
+            self.handle_fin(); // it is acknowledged: `Variants::fin_with_syn`
         }
     }
 
@@ -276,7 +282,7 @@ impl Connection {
             State::SynReceived | State::Established => self.state = State::CloseWait,
             State::FinWait1 => {
                 self.state = State::Closing;
-                if self.settings.freebsd {
+                if self.settings.variants.fin_again {
                     self.board.mark_first_lost();
                     self.recovery.free_lost = 1;
                 }

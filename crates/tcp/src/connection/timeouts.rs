@@ -1,9 +1,10 @@
 //! What happens by itself.
 
-use clearway_base::Time;
+use clearway_base::{MILLISECOND, Time};
 use clearway_congestion::CongestionControl;
 
 use super::{Connection, Probe};
+use crate::config::Settings;
 use crate::event::End;
 use crate::frto::Frto;
 use crate::recovery::Phase;
@@ -32,9 +33,13 @@ impl Connection {
         if self.gives_up(now) {
             return self.finish(self.soft_error.unwrap_or(End::TimedOut));
         }
-        if matches!(self.state, State::SynSent | State::SynReceived) {
-            self.syn_due = true;
-            return;
+        match self.state {
+            State::SynSent => return self.send_syn_again(),
+            State::SynReceived => {
+                self.syn_due = true;
+                return;
+            }
+            _ => {}
         }
         if self.board.is_empty() {
             return;
@@ -56,12 +61,21 @@ impl Connection {
         self.timers.set(Timer::Retransmit, deadline);
     }
 
-    /// What waits for `deadline`, or for the user timeout if that is earlier.
+    /// What waits for `deadline`, or for the connection to be given up if that is earlier.
     pub(super) fn before_giving_up(&self, deadline: Time) -> Time {
-        match (self.settings.user_timeout_ns, self.stalled_since) {
+        match (self.patience_ns(), self.stalled_since) {
             (Some(timeout_ns), Some(since)) => deadline.min(since + timeout_ns),
             _ => deadline,
         }
+    }
+
+    /// How long nothing may be acknowledged that should be, if it is not retransmissions that are
+    /// counted.
+    fn patience_ns(&self) -> Option<u64> {
+        let Settings { user_timeout_ns, opening_ms, .. } = self.settings;
+        let opening_ms = opening_ms.filter(|_| self.is_opening());
+        let opening_ns = opening_ms.map(|ms| u64::from(ms.get()) * MILLISECOND);
+        [user_timeout_ns, opening_ns].into_iter().flatten().min()
     }
 
     /// RFC 8985, section 7.3: a probe leaves before the retransmission timer expires, at the latest
@@ -103,7 +117,7 @@ impl Connection {
             self.retries = 0;
         }
         self.retries = self.retries.saturating_add(1);
-        match (self.settings.user_timeout_ns, self.stalled_since) {
+        match (self.patience_ns(), self.stalled_since) {
             (Some(timeout_ns), Some(since)) => now.since(since) >= timeout_ns,
             _ => self.retries > self.retries_max,
         }

@@ -203,7 +203,10 @@ impl Connection {
         if !self.timers.is_set(Timer::Retransmit) && !self.timers.is_set(Timer::Persist) {
             self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
         }
-        self.segment(now, range, Flags::NONE)
+        let has_cwr =
+            self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();
+        let new = if has_cwr { self.ecn.flags(true) } else { Flags::NONE };
+        self.segment(now, range, new)
     }
 
     /// Data, and the FIN, that have never been sent.
@@ -393,7 +396,7 @@ impl Connection {
             if self.ecn.is_agreed() {
                 flags |= Flags::ECE;
             }
-        } else if self.settings.ecn && self.retries == 0 {
+        } else if self.settings.ecn && self.retries <= self.settings.variants.ecn_retries {
             // RFC 3168, section 6.1.1.1: a SYN that is sent again has none of them, in case that it
             // was lost because of them.
             flags |= ecn::SETUP;

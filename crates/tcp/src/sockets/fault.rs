@@ -66,11 +66,12 @@ impl core::error::Error for Fault {}
 /// What is told of how a connection has ended.
 pub(super) fn of_end(status: &Status, settings: &Settings) -> Option<Fault> {
     let end = status.end.filter(|end| !is_orderly(Some(*end)))?;
+    let is_told = settings.variants.reset_after_fin;
     Some(match end {
         End::Refused => Fault::Refused,
         // As Linux has it, in CLOSE-WAIT: who has heard that the peer sends no more can only be
         // sending.
-        End::Reset if status.is_finished && !status.is_shut && !settings.freebsd => Fault::Closed,
+        End::Reset if status.is_finished && !status.is_shut && !is_told => Fault::Closed,
         End::Reset => Fault::Reset,
         End::Unreachable => Fault::Unreachable,
         End::TimedOut | End::Orderly | End::Aborted => Fault::TimedOut,

@@ -14,6 +14,7 @@ use crate::listen::{HalfOpen, ListenSocket, Offer, cookie, from_cookie};
 use crate::time_wait::Verdict;
 use crate::timestamps::Timestamps;
 use crate::tuple::{Tuple, is_of_one_host};
+use crate::variants::Variants;
 
 impl Stack {
     /// RFC 9293, sections 3.10.7.1 and 3.10.7.2: CLOSED, and LISTEN.
@@ -137,15 +138,14 @@ impl Stack {
         };
         let repr = &arrival.repr;
         let next = half_open.peer_isn.wrapping_add(1);
-        let window = self
-            .listeners
-            .get(half_open.listener)
-            .map_or(0, |socket| socket.settings.receive_buffer_bytes.min(u16::MAX.into()));
+        let settings = self.listeners.get(half_open.listener).map(|socket| &socket.settings);
+        let window = settings.map_or(0, |set| set.receive_buffer_bytes.min(u16::MAX.into()));
+        let variants = settings.map_or(Variants::default(), |set| set.variants);
         let ahead = i64::from(repr.sequence.wrapping_sub(next) as i32);
         let is_in_window = (0..i64::from(window.max(1))).contains(&ahead);
         if repr.flags.contains(Flags::RST) {
             // RFC 5961, section 3.2, in SYN-RECEIVED, too: only the exact number counts.
-            if ahead == 0 {
+            if ahead == 0 || is_in_window && variants.reset_in_window {
                 self.drop_half_open(key);
             } else if is_in_window {
                 self.challenge(now, key);
@@ -158,7 +158,8 @@ impl Stack {
         match half_open.is_recent(repr) {
             Some(true) => {}
             Some(false) => return self.challenge(now, key),
-            None => return,
+            None if variants.missing_timestamps => {}
+            None => return, // RFC 7323, section 3.2: without a word
         }
         let ends_behind = ahead + arrival.length() as i64 > 0;
         if !(is_in_window || ahead < 0 && ends_behind) {
@@ -354,7 +355,7 @@ impl Stack {
         };
         let socket = listener.and_then(|listener| self.listeners.get(listener));
         let has_room = socket.is_some_and(|socket| !socket.is_full());
-        let verdict = entry.judge(now, arrival, has_room);
+        let verdict = entry.judge(now, arrival, has_room, self.config.is_time_wait_silent);
         match verdict {
             Verdict::Drop => {}
             Verdict::Acknowledge | Verdict::Restart => {

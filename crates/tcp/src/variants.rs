@@ -1,0 +1,42 @@
+//! What other stacks do where RFCs leave a choice, or what RFCs have replaced since: for scripts of
+//! others that compare (`docs/lab.md`). Nothing of it is set in service.
+
+use serde::{Deserialize, Serialize};
+
+/// Each is off unless it is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variants {
+    /// The receive buffer is rounded up to whole segments, of the MSS, once that is agreed on, and
+    /// the first segment after the SYN tells all of it.
+    pub whole_segments: bool,
+    /// The acknowledgement of a FIN that crosses one's own has that again.
+    pub fin_again: bool,
+    /// A reset is told as one even to who has read all up to the peer's FIN.
+    pub reset_after_fin: bool,
+    /// RFC 793, section 3.4: a reset anywhere in the window is valid. RFC 5961, section 3, has
+    /// replaced it.
+    pub reset_in_window: bool,
+    /// RFC 793, section 3.9: "If the SYN is in the window it is an error, send a reset". RFC 5961,
+    /// section 4, has replaced it.
+    pub syn_in_window: bool,
+    /// A segment without a timestamp is taken, though both ends have agreed on them. RFC 7323,
+    /// section 3.2, has it dropped.
+    pub missing_timestamps: bool,
+    /// A SYN that has been sent again is waited for by `Settings::rto_min_ns` longer than for twice
+    /// as long as the one before.
+    pub syn_slop: bool,
+    /// What is sent the third time again of a SYN has no option but the MSS, and so on.
+    pub plain_syns: bool,
+    /// How often a SYN that is sent again asks for congestion notification nevertheless. RFC 3168,
+    /// section 6.1.1.1, advises against it.
+    pub ecn_retries: u8,
+    /// What is sent again says that the window was reduced (CWR). RFC 3168, section 6.1.2, has "the
+    /// first new data packet".
+    pub cwr_when_resent: bool,
+    /// A FIN with a SYN counts at once while both ends open, and not at all if data comes with it.
+    /// RFC 9293, section 3.10.7.3, has it wait, as the data does, until the connection is open.
+    pub fin_with_syn: bool,
+    /// Who closes a connection with something unread sends a FIN. RFC 9293, section 3.6.1, has a
+    /// reset (SHLD-3).
+    pub fin_despite_unread: bool,
+}
