@@ -13,10 +13,10 @@ use clearway_base::Prefix;
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
 use clearway_engine::{Request, TcpPortSpec};
 use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
-use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
-use clearway_wire::{checksum::Sum, ethernet, icmpv4, ipv4, protocol};
+use clearway_wire::tcp::{Flags, Repr, View};
+use clearway_wire::{ethernet, icmpv4, ipv4, protocol};
 use world::pair::restore;
-use world::tcp::{Peer, bytes, spec};
+use world::tcp::{Peer, bytes, segment, spec};
 use world::{App, Place, SIZES, World, address, events};
 
 const SERVER_PORT: u16 = 8080;
@@ -543,30 +543,13 @@ fn what_comes_out_of_order_is_shared() {
 
 /// A SYN from anybody.
 fn syn(to: (MacAddress, SocketAddr), from: (Ipv4Addr, u16)) -> Vec<u8> {
-    let (mac, SocketAddr::V4(to)) = to else { panic!("IPv4") };
     let repr = Repr {
-        source_port: from.1,
-        destination_port: to.port(),
         sequence: u32::from(from.1) << 16,
-        acknowledgement: 0,
         flags: Flags::SYN,
         window: 1000,
-        urgent: 0,
-        options: Options::default(),
+        ..Repr::default()
     };
-    let mut frame = vec![0; 34 + repr.length()];
-    let ether_type = ethernet::ether_type::IPV4;
-    ethernet::Repr { destination: mac, source: ROUTER_MAC, ether_type }.emit(&mut frame);
-    let payload_length = repr.length() as u16;
-    let (source, destination) = (from.0, *to.ip());
-    ipv4::Repr { source, destination, protocol: protocol::TCP, hop_limit: 64, payload_length }
-        .emit(&mut frame[14..]);
-    repr.emit(&mut frame[34..]);
-    let addresses = Sum::new().with(&source.octets()).with(&destination.octets());
-    fill_checksum(&mut frame[34..], addresses);
-    let check = Check::Addresses(source.into(), destination.into());
-    Repr::parse(&View::new(&frame[34..]).expect("a segment"), check).expect("a segment");
-    frame
+    segment(to, (ROUTER_MAC, from.into()), repr)
 }
 
 /// Who answers is let in, however many do not.

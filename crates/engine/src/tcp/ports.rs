@@ -253,8 +253,8 @@ impl Tcp {
         ports.map(|(number, _)| *number).collect()
     }
 
-    /// How many ports there are: for audits.
+    /// How many ports there are, those of other engines included: for audits.
     pub(crate) fn port_count(&self) -> usize {
-        self.ports.ports.len() + self.ports.closing.len()
+        self.ports.ports.len() + self.ports.closing.len() + self.noted.iter().count()
     }
 }
