@@ -83,9 +83,12 @@ impl TcpPortId {
 /// How a TCP port is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpPortOptions {
-    /// Other channels of this user may have the port besides, if they say so, too (SO_REUSEPORT):
-    /// those that listen share the connections that come, each by a hash of its addresses and
-    /// ports. They have to be at one engine ([`Options::engine`](crate::Options::engine)).
+    /// Other channels of this user may have the port besides, if they say so, too (SO_REUSEPORT),
+    /// at any engines of the NIC ([`Options::engine`](crate::Options::engine)). Those that listen
+    /// share the connections that come: a connection is for one at the engine to whose queue it
+    /// comes, if there is one, and of several by a hash of its addresses and ports. Nobody connects
+    /// from a port that channels at other engines have, too
+    /// ([`Code::AddressInUse`](crate::Code::AddressInUse)).
     pub shared: bool,
     /// Where the port's peers are; anywhere if empty, and at most 32 prefixes. To all others it is
     /// as if nobody listened there, and it connects to none of them
