@@ -183,7 +183,7 @@ impl Tcp {
         if self.stack.answers_waiting() > answers {
             self.prepare_answer(common.host.own(), run.frame(), via);
         }
-        self.tell(common, now);
+        self.tell_after(common, now, via);
     }
 
     /// What a frame brought is answered, though it is of no connection.

@@ -86,6 +86,32 @@ fn a_connection_is_found_from_each_engine_of_its_host() {
     assert!(by_lane > 0, "all came to the right queue");
 }
 
+/// Who connects is told whether another port might be better.
+#[test]
+fn it_is_told_whether_replies_come_to_the_right_queue() {
+    let mut world = World::at_switch(6, &[3, 1]);
+    let to = SocketAddr::new(address(1), SERVER_PORT);
+    let mut server = port(&mut world, Place { host: 1, engine: 0 }, SERVER_PORT);
+    server.listen();
+    let mut detours = 0;
+    for number in 0..12 {
+        let (at, engine) = (CLIENT_PORT + number, usize::from(number % 3));
+        let mut client = port(&mut world, Place { host: 0, engine }, at);
+        client.connect(to);
+        world.turn_until(|_| {
+            client.poll();
+            client.id != 0
+        });
+        let macs = [0, 1].map(|host| world.hosts[host].mac);
+        let from = SocketAddr::new(address(0), at);
+        let reply = segment((macs[0], from), (macs[1], to), Repr::default());
+        let queue = world.fabric.queue_of(0, &reply);
+        assert_eq!(client.is_detour, queue != engine, "to {queue} for {engine}");
+        detours += usize::from(client.is_detour);
+    }
+    assert!((1..12).contains(&detours), "{detours} of 12");
+}
+
 /// Whether they are at one engine or at two.
 #[test]
 fn two_apps_of_one_host_talk_without_the_wire() {

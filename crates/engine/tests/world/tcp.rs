@@ -17,6 +17,8 @@ pub struct Peer {
     /// The number of its port.
     pub port: u32,
     pub id: u64,
+    /// It was opened here, and what its peer sends comes to another engine.
+    pub is_detour: bool,
     /// This end's address, of a connection that was accepted.
     pub local: Option<IpAddr>,
     /// Sent and not finished.
@@ -36,6 +38,7 @@ impl Peer {
             app,
             port,
             id: 0,
+            is_detour: false,
             local: None,
             sent: VecDeque::new(),
             finished: 0,
@@ -104,7 +107,9 @@ impl Peer {
                     self.id = connection;
                     self.local = Some(local.to_canonical());
                 }
-                Completion::TcpConnected { connection, .. } => self.id = connection,
+                Completion::TcpConnected { connection, is_detour, .. } => {
+                    (self.id, self.is_detour) = (connection, is_detour);
+                }
                 Completion::TcpConnectFailed { code, .. } => self.end = Some(code),
                 Completion::TcpSent { sent, .. } => self.finish(sent),
                 Completion::TcpFinished { .. } => self.has_heard_all = true,
