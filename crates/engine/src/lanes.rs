@@ -72,6 +72,9 @@ pub(crate) enum What {
     Overheard(Service),
     /// It is a segment to a TCP port that engines share, and it may be yours.
     Sought(Search),
+    /// No frame, but a half-open TCP connection of a port that engines share, whose listener has
+    /// gone; those whose bits are set could not have it.
+    Orphan { asked: u64 },
     /// Send it over your NIC.
     Transmit,
     /// No frame, but a datagram of messages from an app of this host to another.

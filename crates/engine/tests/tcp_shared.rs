@@ -404,6 +404,29 @@ fn what_is_over_where_nobody_listens_is_no_obstacle() {
     assert_eq!((flags, acknowledgement), (Flags::SYN | Flags::ACK, 9001));
 }
 
+/// Who has begun to connect to a listener that goes is accepted by one at another engine.
+#[test]
+fn what_is_half_open_is_anothers_when_its_listener_goes() {
+    for (port, gives_port_up) in [(5000, false), (5001, true)] {
+        let mut scene = Scene::new(8, 3);
+        scene.join_at(0..2);
+        let stranger = Stranger::new(&scene, port);
+        stranger.move_to(&scene, 1);
+        let syn = stranger.frame(Flags::SYN, (1000, 0));
+        let (_, number, _) = stranger.ask(&mut scene, &syn).expect("an answer");
+        match gives_port_up {
+            true => scene.leave(1),
+            false => scene.stop_listening(1),
+        }
+        restore(&mut scene.world, Place { host: 1, engine: 0 });
+        stranger.move_to(&scene, 2);
+        let ack = stranger.frame(Flags::ACK, (1001, number.wrapping_add(1)));
+        assert_eq!(stranger.ask(&mut scene, &ack), None, "it is not reset");
+        scene.servers[0].poll();
+        assert_eq!(scene.servers[0].peers.len(), 1);
+    }
+}
+
 /// What nobody knows is refused once, by whoever is asked last.
 #[test]
 fn what_is_nobodys_is_reset_once() {

@@ -101,6 +101,9 @@ impl<X: Component<Owner = ()>> Core<X> {
             What::Frame => self.receive(now, &[bytes], Via::Lane),
             What::Arrival => self.receive(now, &[bytes], Via::QueueAndLane),
             What::Sought(search) => self.receive_sought(now, &[bytes], search),
+            What::Orphan { asked } => {
+                self.tcp.receive_orphan(&mut self.common, now, bytes, asked);
+            }
             What::Copy => {
                 // Those of other engines have been given theirs.
                 self.copy_here(now, None, bytes, &Digest::of(bytes));

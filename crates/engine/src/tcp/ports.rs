@@ -242,6 +242,7 @@ impl Tcp {
     pub(super) fn unlisten(&mut self, common: &mut Common, now: Time, number: u32) {
         let Some(port) = self.ports.ports.get(&number) else { return };
         let (channel, Some(listener)) = (Some(port.channel), port.listener) else { return };
+        self.give_orphans(common, listener);
         let channels = &mut common.channels;
         let memory = &mut memory::idle(channels, &mut self.books, &self.ports, channel);
         self.stack.unlisten(now, listener, memory);

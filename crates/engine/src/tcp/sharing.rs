@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use clearway_base::Time;
 use clearway_channel::Code;
 use clearway_classify::directory::EntryId;
-use clearway_tcp::Arrival;
+use clearway_tcp::{Arrival, Listener, Orphan};
 
 use super::{Tcp, TcpPortSpec};
 use crate::common::{Common, Via};
@@ -101,6 +101,11 @@ impl NotedPorts {
         self.by_port.values().flatten()
     }
 
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.by_port.is_empty()
+    }
+
     /// The engines that have the port at an address of the host, a bit for each.
     #[inline]
     fn engines(&self, at: SocketAddr) -> u64 {
@@ -155,6 +160,43 @@ impl Tcp {
         next.is_some()
     }
 
+    /// What is half-open at a listener that ends goes to another engine that has the port, if none
+    /// here can have it: to the one that is asked first for what its peer sends next.
+    pub(super) fn give_orphans(&mut self, common: &mut Common, listener: Listener) {
+        if self.noted.is_empty() {
+            return;
+        }
+        for orphan in self.stack.take_orphans(listener) {
+            self.pass_orphan(common, &orphan, 0);
+        }
+    }
+
+    /// Takes what is half-open from another engine; these have been asked before. Bytes that cannot
+    /// be read are of nobody.
+    pub(crate) fn receive_orphan(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        bytes: &[u8],
+        asked: u64,
+    ) {
+        if let Ok(orphan) = postcard::from_bytes::<Orphan>(bytes)
+            && !self.stack.adopt(now, &orphan)
+        {
+            self.pass_orphan(common, &orphan, asked);
+        }
+    }
+
+    /// If nobody takes it, it is as if its SYN had never been answered.
+    fn pass_orphan(&self, common: &mut Common, orphan: &Orphan, asked: u64) {
+        let ends = orphan.half_open.ends;
+        let asked = asked | 1 << common.lanes.index();
+        let next = self.first_of(self.noted.engines(ends.0), asked, ends);
+        if let (Some(engine), Ok(bytes)) = (next, postcard::to_allocvec(orphan)) {
+            common.lanes.push(engine, What::Orphan { asked }, &bytes);
+        }
+    }
+
     /// The engine that is asked after this one, and how far the search is then.
     fn next(
         &mut self,
@@ -167,9 +209,10 @@ impl Tcp {
         if self.stack.knows(arrival) {
             return None;
         }
+        let ends = (arrival.to, arrival.from);
         if !search.is_unknown {
             search.asked |= 1 << here;
-            if let Some(engine) = self.first_of(others, search.asked, arrival) {
+            if let Some(engine) = self.first_of(others, search.asked, ends) {
                 return Some((engine, search));
             }
             (search.is_unknown, search.asked) = (true, 0);
@@ -181,15 +224,16 @@ impl Tcp {
             return None;
         }
         search.asked |= 1 << here;
-        self.first_of(others, search.asked, arrival).map(|engine| (engine, search))
+        self.first_of(others, search.asked, ends).map(|engine| (engine, search))
     }
 
     /// Of these engines the one that a hash of the connection says, or the next behind it that has
     /// not been asked.
-    fn first_of(&self, engines: u64, asked: u64, arrival: &Arrival) -> Option<usize> {
+    fn first_of(&self, engines: u64, asked: u64, ends: (SocketAddr, SocketAddr)) -> Option<usize> {
         let count = engines.count_ones() as usize;
         let each = (0..ENGINES_MAX).filter(|engine| engines & 1 << engine != 0);
-        let mut from_there = each.cycle().skip(self.stack.share_of(arrival, count)).take(count);
+        let mut from_there =
+            each.cycle().skip(self.stack.share_of(ends.0, ends.1, count)).take(count);
         from_there.find(|engine| asked & 1 << engine == 0)
     }
 }

@@ -285,7 +285,7 @@ impl Stack {
         }
     }
 
-    fn drop_half_open(&mut self, key: SlotId) {
+    pub(super) fn drop_half_open(&mut self, key: SlotId) {
         if let Some(half_open) = self.half_open.remove(key) {
             self.table.remove(&half_open.tuple);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {

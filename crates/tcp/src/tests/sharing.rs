@@ -298,9 +298,36 @@ fn stacks_and_listeners_share_independently() {
         finish(&mut host, port, number);
     }
     for (port, listener) in accept(&mut host, &listeners) {
-        let share = host.stack.share_of(&arrival(&host, port, Flags::SYN, (0, 0)), 3);
+        let share = host.stack.share_of(host.address, ([10, 0, 0, 2], port).into(), 3);
         *shares.entry((share, listener.to_bits())).or_default() += 1;
     }
     assert_eq!(shares.len(), 6, "{shares:?}");
     assert!(shares.values().all(|share| (70..130).contains(share)), "{shares:?}");
+}
+
+/// What has begun at one stack is finished at another, whose listener is set the same.
+#[test]
+fn what_is_half_open_goes_to_another_stack() {
+    let [(mut gone, listeners), (mut heir, heirs)] = [host(1), host(1)];
+    let number = begin(&mut gone, 1000);
+    let orphans = gone.stack.take_orphans(listeners[0]);
+    assert_eq!((orphans.len(), gone.stack.waiting().0), (1, 0));
+    let other = Settings { receive_buffer_bytes: 5000, ..Settings::default() };
+    heir.stack.set_listener(heirs[0], 1000, other);
+    assert!(!heir.stack.adopt(NOW, &orphans[0]), "its peer was told of another window");
+    heir.stack.set_listener(heirs[0], 1000, Settings { account: 7, ..Settings::default() });
+    assert!(heir.stack.adopt(NOW, &orphans[0]));
+    assert!(!heir.stack.adopt(NOW, &orphans[0]), "it is there");
+    finish(&mut heir, 1000, number);
+    assert_eq!(heir.stack.poll_transmit(NOW, 1).map(|it| it.repr), None, "nobody is reset");
+    assert_eq!(accept(&mut heir, &heirs).len(), 1);
+    heir.stack.unlisten(NOW, heirs[0], &mut heir.store);
+    assert!(!heir.stack.adopt(NOW, &orphans[0]), "nobody listens");
+    // Where another one listens at the same stack, it has it.
+    let (mut both, listeners) = host(2);
+    for port in 1000..1010 {
+        begin(&mut both, port);
+    }
+    assert!(listeners.iter().all(|listener| both.stack.take_orphans(*listener).is_empty()));
+    assert_eq!(both.stack.waiting().0, 10);
 }
