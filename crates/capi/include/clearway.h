@@ -672,9 +672,11 @@ typedef struct clearway_tcp_port_options {
   size_t size;
   /**
    * Not 0: other channels of this user may have the port besides, if they say so, too
-   * (SO_REUSEPORT). Each connection that comes is for one of those that listen, by a hash of its
-   * addresses and ports. They have to be at one engine (clearway_options.engine):
-   * CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+   * (SO_REUSEPORT), at any engines of the NIC (clearway_options.engine). Each connection that
+   * comes is for one of those that listen: at the engine to whose queue it comes, if there is
+   * one, and of several by a hash of its addresses and ports. CLEARWAY_ADDRESS_IN_USE says that
+   * others have the port and do not share it, and, of connecting from such a port, that channels
+   * at other engines have it.
    */
   uint32_t shared;
   /**

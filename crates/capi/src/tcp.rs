@@ -78,9 +78,11 @@ pub struct clearway_tcp_port_options {
     /// `sizeof(struct clearway_tcp_port_options)`.
     pub size: usize,
     /// Not 0: other channels of this user may have the port besides, if they say so, too
-    /// (SO_REUSEPORT). Each connection that comes is for one of those that listen, by a hash of its
-    /// addresses and ports. They have to be at one engine (clearway_options.engine):
-    /// CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+    /// (SO_REUSEPORT), at any engines of the NIC (clearway_options.engine). Each connection that
+    /// comes is for one of those that listen: at the engine to whose queue it comes, if there is
+    /// one, and of several by a hash of its addresses and ports. CLEARWAY_ADDRESS_IN_USE says that
+    /// others have the port and do not share it, and, of connecting from such a port, that channels
+    /// at other engines have it.
     pub shared: u32,
     /// Where the port's peers are: "10.1.0.0/16", "fd00::/8", "10.1.0.7", at most 32 of them, and
     /// NULL at the end; anywhere if this is NULL. To all others it is as if nobody listened there,

@@ -561,6 +561,11 @@ entries! {
         }
         /// A TCP connection that the app asked for is open.
         TCP_CONNECTED = 11 => TcpConnected {
+            flags {
+                /// What its peer sends comes to another engine's queue: from another port it may
+                /// come to this one's.
+                is_detour: bool
+            }
             1 {
                 /// The token of the `TcpConnect`.
                 token: u64

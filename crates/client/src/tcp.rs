@@ -82,9 +82,12 @@ impl TcpPortId {
 /// How a TCP port is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpPortOptions {
-    /// Other channels of this user may have the port besides, if they say so, too (SO_REUSEPORT):
-    /// those that listen share the connections that come, each by a hash of its addresses and
-    /// ports. They have to be at one engine ([`Options::engine`](crate::Options::engine)).
+    /// Other channels of this user may have the port besides, if they say so, too (SO_REUSEPORT),
+    /// at any engines of the NIC ([`Options::engine`](crate::Options::engine)). Those that listen
+    /// share the connections that come: a connection is for one at the engine to whose queue it
+    /// comes, if there is one, and of several by a hash of its addresses and ports. Nobody connects
+    /// from a port that channels at other engines have, too
+    /// ([`Code::AddressInUse`](crate::Code::AddressInUse)).
     pub shared: bool,
     /// Where the port's peers are; anywhere if empty, and at most 32 prefixes. To all others it is
     /// as if nobody listened there, and it connects to none of them
@@ -152,6 +155,8 @@ struct Connection {
     port: TcpPortId,
     /// The port was chosen for it among the channel's own.
     is_own_port: bool,
+    /// What the peer sends takes a detour by another engine.
+    is_detour: bool,
     /// Sends that are not finished, oldest first, and how many are, as the daemon counts.
     outstanding: VecDeque<Extent>,
     sent: u32,
@@ -208,6 +213,7 @@ impl Connection {
             peer,
             port,
             is_own_port: false,
+            is_detour: false,
             outstanding: VecDeque::new(),
             sent: 0,
             unacknowledged: 0,
@@ -252,14 +258,14 @@ impl Sockets {
     fn remove(&mut self, id: TcpId) {
         let removed = self.connections.remove(&id.0);
         if let Some(over) = removed.filter(|connection| connection.is_own_port) {
-            self.own_ports.give_back(over.port, over.peer, Instant::now());
+            self.own_ports.give_back(over.port, over.peer, over.is_detour, Instant::now());
         }
     }
 
     /// An attempt is over that has led to no connection.
     fn has_failed(&mut self, attempt: &Attempt) {
         if attempt.is_own_port {
-            self.own_ports.give_back(attempt.port, attempt.peer, Instant::now());
+            self.own_ports.give_back(attempt.port, attempt.peer, false, Instant::now());
         }
     }
 
@@ -433,8 +439,9 @@ impl Channel {
                 let local = local.to_canonical();
                 self.tcp_accepted(TcpPortId(port), TcpId(connection), local, peer);
             }
-            Completion::TcpConnected { token, connection, local } => {
-                self.tcp_connected(Token::from_u64(token), TcpId(connection), local);
+            Completion::TcpConnected { is_detour, token, connection, local } => {
+                let (token, id) = (Token::from_u64(token), TcpId(connection));
+                self.tcp_connected(token, id, local, is_detour);
             }
             Completion::TcpConnectFailed { token, code } => {
                 self.tcp_failed(Token::from_u64(token), code);

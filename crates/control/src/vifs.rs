@@ -101,8 +101,6 @@ pub enum VifError {
     Captures(usize),
     /// The app has this TCP port already.
     TcpPort(u16),
-    /// Those who share this TCP port are at this engine.
-    TcpPortElsewhere(u16, usize),
     /// The kernel or the NIC does not let it have its ports or its frames.
     Nic(Refusal),
     /// An engine does not take it.
@@ -205,11 +203,11 @@ impl Vifs {
 
     /// The same for a TCP port: whose it is, who may send from it and where its frames go is as
     /// with an interface of the same filters; but it is the engine's TCP that has it. If it
-    /// `is_shared`, other apps of the same user, which say so, too, can have it besides, at the
-    /// same engine.
+    /// `is_shared`, other apps of the same user, which say so, too, can have it besides, at any
+    /// engine of the NIC.
     ///
     /// # Errors
-    /// As [`open`](Self::open); and if others share it at another engine.
+    /// As [`open`](Self::open).
     pub fn open_tcp_port(
         &mut self,
         owner: VifOwner,
@@ -221,7 +219,7 @@ impl Vifs {
         if self.ports_at(&spec).any(|vif| vif.owner == owner) {
             return Err(VifError::TcpPort(spec.port));
         }
-        let group = if is_shared { Some(self.group(nic, owner, &spec)?) } else { None };
+        let group = is_shared.then(|| self.group(nic, owner, &spec));
         let number = self.unused_number();
         let registered_as = group.unwrap_or(OwnerId(owner.channel));
         let check = self.nics[nic].registered.begin(number, registered_as, owner, &spec.rights);
@@ -241,20 +239,16 @@ impl Vifs {
     }
 
     /// Those of a user who share a TCP port of a NIC, a new group if nobody does.
-    fn group(&self, nic: usize, owner: VifOwner, port: &TcpPortSpec) -> Result<OwnerId, VifError> {
+    fn group(&self, nic: usize, owner: VifOwner, port: &TcpPortSpec) -> OwnerId {
         let is_there =
             |vif: &&Vif| vif.nic == nic && vif.owner.user == owner.user && !vif.is_closing();
-        let mut there = self.ports_at(port).filter(is_there);
-        let Some((found, group)) = there.find_map(|vif| Some((vif, vif.group?))) else {
+        let found = self.ports_at(port).filter(is_there).find_map(|vif| vif.group);
+        found.unwrap_or_else(|| {
             let used: BTreeSet<u32> =
                 self.table.values().filter_map(|vif| Some(vif.group?.0)).collect();
             let unused = (GROUPS..=u32::MAX).find(|group| !used.contains(group));
-            return Ok(OwnerId(unused.expect("there are not so many interfaces")));
-        };
-        match found.owner.engine {
-            engine if engine == owner.engine => Ok(group),
-            engine => Err(VifError::TcpPortElsewhere(port.port, engine)),
-        }
+            OwnerId(unused.expect("there are not so many interfaces"))
+        })
     }
 
     /// The same for a capture.
@@ -516,6 +510,9 @@ impl Vif {
             Spec::Vif(spec) => Request::NoteVif { engine, channel, vif, spec },
             Spec::TcpPort(spec) if asked == engine => {
                 Request::OpenTcpPort { channel, number: vif, spec }
+            }
+            Spec::TcpPort(spec) if self.group.is_some() => {
+                Request::NoteTcpPort { engine, channel, number: vif, spec }
             }
             // The others have to know where its frames go, and no more.
             Spec::TcpPort(spec) => {

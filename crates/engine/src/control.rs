@@ -145,6 +145,18 @@ pub enum Request {
         /// What it may receive and send.
         spec: Box<VifSpec>,
     },
+    /// Take note of a TCP port that an app at another engine of the NIC has, and shares, so that
+    /// its segments find it. Answered by [`Event::VifOpened`]; closed as an interface is.
+    NoteTcpPort {
+        /// The index of that engine among the host's.
+        engine: usize,
+        /// Its channel there.
+        channel: u32,
+        /// Its number.
+        number: u32,
+        /// The port.
+        spec: Box<TcpPortSpec>,
+    },
     /// Show a capture of another engine of the NIC what passes here. Answered by
     /// [`Event::VifOpened`].
     NoteCapture {
@@ -289,8 +301,8 @@ pub enum Event {
         /// The id of the request.
         id: u64,
     },
-    /// The answer to [`Request::OpenVif`], [`Request::OpenCapture`], [`Request::NoteVif`] and
-    /// [`Request::NoteCapture`].
+    /// The answer to [`Request::OpenVif`], [`Request::OpenTcpPort`], [`Request::OpenCapture`],
+    /// [`Request::NoteVif`], [`Request::NoteTcpPort`] and [`Request::NoteCapture`].
     VifOpened {
         /// The channel.
         channel: u32,

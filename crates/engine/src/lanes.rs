@@ -24,6 +24,7 @@ use clearway_nic::{Bell, LCD_DESCRIPTORS};
 use crossbeam_queue::ArrayQueue;
 
 use crate::services::Service;
+use crate::tcp::Search;
 
 /// Frames that a lane holds: as many as a queue of a NIC that has no more than it must.
 const LANE_FRAMES: usize = LCD_DESCRIPTORS;
@@ -69,6 +70,11 @@ pub(crate) enum What {
     /// It came for this service of the host, to the NIC of the engine that hands it over; learn
     /// from it, and do not answer for that NIC.
     Overheard(Service),
+    /// It is a segment to a TCP port that engines share, and it may be yours.
+    Sought(Search),
+    /// No frame, but a half-open TCP connection of a port that engines share, whose listener has
+    /// gone; those whose bits are set could not have it.
+    Orphan { asked: u64 },
     /// Send it over your NIC.
     Transmit,
     /// No frame, but a datagram of messages from an app of this host to another.

@@ -76,4 +76,6 @@ pub use state::{
     State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};
-pub use tcp::{AttemptState, BookState, ClosingPortState, TcpPortSpec, TcpPortState, TcpState};
+pub use tcp::{
+    AttemptState, BookState, ClosingPortState, NotedPortState, TcpPortSpec, TcpPortState, TcpState,
+};

@@ -13,6 +13,7 @@
 //! | `commands` | what apps ask for |
 //! | `connecting` | attempts to connect whose neighbour is not known yet |
 //! | `events` | what apps are told |
+//! | `sharing` | ports of several engines: whose a segment is that comes to one |
 //! | `runs` | segments that follow each other, as one |
 //! | `memory` | where what is received goes |
 //! | `departures`, `paths` | what leaves, and its headers |
@@ -37,6 +38,7 @@ mod memory;
 mod paths;
 mod ports;
 mod runs;
+mod sharing;
 mod state;
 mod status;
 
@@ -57,7 +59,11 @@ use paths::{Paths, TcpPath};
 use ports::Ports;
 pub use ports::TcpPortSpec;
 use runs::Run;
-pub use state::{AttemptState, BookState, ClosingPortState, TcpPortState, TcpState};
+use sharing::NotedPorts;
+pub(crate) use sharing::Search;
+pub use state::{
+    AttemptState, BookState, ClosingPortState, NotedPortState, TcpPortState, TcpState,
+};
 
 /// Connections of an engine, as many as its tags of buffers can name.
 const CONNECTIONS_MAX: u32 = (1 << 17) - 1;
@@ -67,6 +73,7 @@ const CONNECTIONS_MAX: u32 = (1 << 17) - 1;
 pub(crate) struct Tcp {
     stack: Stack,
     ports: Ports,
+    noted: NotedPorts,
     books: Books,
     paths: Paths,
     attempts: Vec<Attempt>,
@@ -81,21 +88,8 @@ impl Component for Tcp {
     }
 
     fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
-        let mut run = Run::default();
-        for frame in frames {
-            let (arrival, payload) = match segment(common, frame, via) {
-                Ok(segment) => segment,
-                Err(reason) => {
-                    common.refuse(now, frame, reason);
-                    continue;
-                }
-            };
-            if !run.takes(&arrival, payload) {
-                self.receive_run(common, now, &run, via);
-                run.begin(frame, &arrival, payload);
-            }
-        }
-        self.receive_run(common, now, &run, via);
+        let search = Search::begin(common.lanes.index(), via);
+        self.receive_all(common, now, frames, via, search);
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -128,10 +122,51 @@ impl Tcp {
         Self {
             stack: Stack::new(config(), now, seed, secret),
             ports: Ports::default(),
+            noted: NotedPorts::default(),
             books: Books::default(),
             paths: Paths::default(),
             attempts: Vec::new(),
         }
+    }
+
+    /// Takes segments of which other engines do not know, or not yet, whose they are.
+    pub(crate) fn receive_sought(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frames: &[&[u8]],
+        search: Search,
+    ) {
+        self.receive_all(common, now, frames, search.via(), search);
+    }
+
+    fn receive_all(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frames: &[&[u8]],
+        via: Via,
+        search: Search,
+    ) {
+        let mut run = Run::default();
+        for frame in frames {
+            let (arrival, payload) = match segment(common, frame, via) {
+                Ok(segment) => segment,
+                Err(reason) => {
+                    common.refuse(now, frame, reason);
+                    continue;
+                }
+            };
+            if run.takes(&arrival, payload) {
+                continue;
+            }
+            self.receive_run(common, now, &run, via);
+            match self.pass_on(common, now, search, &arrival, frame) {
+                true => run = Run::default(),
+                false => run.begin(frame, &arrival, payload),
+            }
+        }
+        self.receive_run(common, now, &run, via);
     }
 
     fn receive_run(&mut self, common: &mut Common, now: Time, run: &Run<'_>, via: Via) {
@@ -148,7 +183,7 @@ impl Tcp {
         if self.stack.answers_waiting() > answers {
             self.prepare_answer(common.host.own(), run.frame(), via);
         }
-        self.tell(common, now);
+        self.tell_after(common, now, via);
     }
 
     /// What a frame brought is answered, though it is of no connection.

@@ -13,10 +13,10 @@ use clearway_base::Prefix;
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
 use clearway_engine::{Request, TcpPortSpec};
 use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
-use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
-use clearway_wire::{checksum::Sum, ethernet, icmpv4, ipv4, protocol};
+use clearway_wire::tcp::{Flags, Repr, View};
+use clearway_wire::{ethernet, icmpv4, ipv4, protocol};
 use world::pair::restore;
-use world::tcp::{Peer, bytes, spec};
+use world::tcp::{Peer, bytes, segment, spec};
 use world::{App, Place, SIZES, World, address, events};
 
 const SERVER_PORT: u16 = 8080;
@@ -84,6 +84,32 @@ fn a_connection_is_found_from_each_engine_of_its_host() {
         .map(|engine| world.counter(Place { host: 1, engine }, "lane_frames_received"))
         .sum();
     assert!(by_lane > 0, "all came to the right queue");
+}
+
+/// Who connects is told whether another port might be better.
+#[test]
+fn it_is_told_whether_replies_come_to_the_right_queue() {
+    let mut world = World::at_switch(6, &[3, 1]);
+    let to = SocketAddr::new(address(1), SERVER_PORT);
+    let mut server = port(&mut world, Place { host: 1, engine: 0 }, SERVER_PORT);
+    server.listen();
+    let mut detours = 0;
+    for number in 0..12 {
+        let (at, engine) = (CLIENT_PORT + number, usize::from(number % 3));
+        let mut client = port(&mut world, Place { host: 0, engine }, at);
+        client.connect(to);
+        world.turn_until(|_| {
+            client.poll();
+            client.id != 0
+        });
+        let macs = [0, 1].map(|host| world.hosts[host].mac);
+        let from = SocketAddr::new(address(0), at);
+        let reply = segment((macs[0], from), (macs[1], to), Repr::default());
+        let queue = world.fabric.queue_of(0, &reply);
+        assert_eq!(client.is_detour, queue != engine, "to {queue} for {engine}");
+        detours += usize::from(client.is_detour);
+    }
+    assert!((1..12).contains(&detours), "{detours} of 12");
 }
 
 /// Whether they are at one engine or at two.
@@ -543,30 +569,13 @@ fn what_comes_out_of_order_is_shared() {
 
 /// A SYN from anybody.
 fn syn(to: (MacAddress, SocketAddr), from: (Ipv4Addr, u16)) -> Vec<u8> {
-    let (mac, SocketAddr::V4(to)) = to else { panic!("IPv4") };
     let repr = Repr {
-        source_port: from.1,
-        destination_port: to.port(),
         sequence: u32::from(from.1) << 16,
-        acknowledgement: 0,
         flags: Flags::SYN,
         window: 1000,
-        urgent: 0,
-        options: Options::default(),
+        ..Repr::default()
     };
-    let mut frame = vec![0; 34 + repr.length()];
-    let ether_type = ethernet::ether_type::IPV4;
-    ethernet::Repr { destination: mac, source: ROUTER_MAC, ether_type }.emit(&mut frame);
-    let payload_length = repr.length() as u16;
-    let (source, destination) = (from.0, *to.ip());
-    ipv4::Repr { source, destination, protocol: protocol::TCP, hop_limit: 64, payload_length }
-        .emit(&mut frame[14..]);
-    repr.emit(&mut frame[34..]);
-    let addresses = Sum::new().with(&source.octets()).with(&destination.octets());
-    fill_checksum(&mut frame[34..], addresses);
-    let check = Check::Addresses(source.into(), destination.into());
-    Repr::parse(&View::new(&frame[34..]).expect("a segment"), check).expect("a segment");
-    frame
+    segment(to, (ROUTER_MAC, from.into()), repr)
 }
 
 /// Who answers is let in, however many do not.

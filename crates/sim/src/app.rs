@@ -94,8 +94,9 @@ impl Character {
         }
     }
 
-    /// Whose it is: each host's apps are several users'.
+    /// Whose it is: each host's apps are several users'. Those that share a port are one user's.
     pub(crate) fn user(&self) -> u32 {
+        let shares_port = matches!(self.role, Role::StreamServer { .. });
         let role = match self.role {
             Role::Server { port } => u32::from(port) % 8,
             Role::Client { connections } => 8 + connections as u32,
@@ -104,7 +105,7 @@ impl Character {
             Role::StreamServer { .. } => 18,
             Role::StreamClient { connections } => 19 + connections as u32,
         };
-        USER_MIN + 2 * role + u32::from(self.is_large)
+        USER_MIN + 2 * role + u32::from(self.is_large && !shares_port)
     }
 
     /// Who it is to those who grant rights.

@@ -285,7 +285,8 @@ fn compare_vifs(engine: &State, agreed: &Owners) -> Result<(), String> {
     let captures =
         captures.map(|capture| (capture.vif, capture.engine.unwrap_or(index), capture.channel));
     let ports = engine.tcp.ports.iter().map(|port| (port.number, index, port.channel));
-    let known = own.chain(others).chain(captures).chain(ports);
+    let noted = engine.tcp.noted.iter().map(|port| (port.number, port.engine, port.channel));
+    let known = own.chain(others).chain(captures).chain(ports).chain(noted);
     let known: Owners =
         known.map(|(number, engine, channel)| (number, (engine as usize, channel))).collect();
     if known == *agreed {

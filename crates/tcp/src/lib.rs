@@ -70,8 +70,8 @@ pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
 pub use saved::{
-    Invalid, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen, SavedListener,
-    SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
+    Invalid, Orphan, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen,
+    SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
 };
 pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};
 pub use stack::{Counters, Error, Event, Listener, Stack};

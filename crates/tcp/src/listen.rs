@@ -104,9 +104,9 @@ impl ListenSocket {
     }
 
     /// True if what it has answered can be another's: what peers have been told holds there, too.
-    pub(crate) fn is_set_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_set_as(&self, mtu: u16, settings: Settings) -> bool {
         let account = self.settings.account;
-        (self.mtu, self.settings) == (other.mtu, Settings { account, ..other.settings })
+        (self.mtu, self.settings) == (mtu, Settings { account, ..settings })
     }
 }
 

@@ -90,6 +90,17 @@ pub struct SavedHalfOpen {
     pub retries: u8,
 }
 
+/// A half-open connection on its way to another stack of the host, whose listener has gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Orphan {
+    /// The connection; its listener is not there any more.
+    pub half_open: SavedHalfOpen,
+    /// What its peer has been told follows from these.
+    pub mtu: u16,
+    /// See `mtu`.
+    pub settings: Settings,
+}
+
 /// Timestamps that are agreed on: RFC 7323.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedTimestamps {

@@ -14,6 +14,7 @@
 //! | `calls`, `listening` | what apps ask |
 //! | `paths` | what routers have said, for connections that open later |
 //! | `strangers` | segments without a connection |
+//! | `sharing` | whose a segment is, where several stacks have a port |
 //! | `saved` | all of it as plain data, and back |
 //! | `counters`, `error` | what is counted, and why calls fail |
 
@@ -42,6 +43,7 @@ mod listeners;
 mod listening;
 mod paths;
 mod saved;
+mod sharing;
 mod strangers;
 
 use answers::Answers;

@@ -67,7 +67,7 @@ impl TimeWait {
             // RFC 1337, section 3, (F1): "Ignore RST segments in TIME-WAIT state."
             return Verdict::Drop;
         }
-        let is_syn = repr.flags.contains(Flags::SYN) && !repr.flags.contains(Flags::ACK);
+        let is_syn = is_syn(repr);
         if is_syn && listens && self.is_new_syn(start, arrival) {
             return Verdict::Reuse;
         }
@@ -100,6 +100,12 @@ impl TimeWait {
     /// same least of all.
     fn acknowledge_rarely(&mut self, now: Time) -> Verdict {
         if self.challenges.allow(now) { Verdict::Acknowledge } else { Verdict::Drop }
+    }
+
+    /// True for a SYN that cannot be an old one.
+    pub(crate) fn may_begin_anew(&self, arrival: &Arrival) -> bool {
+        let start = seq::position(self.remains.rcv_next, arrival.repr.sequence);
+        is_syn(&arrival.repr) && self.is_new_syn(start, arrival)
     }
 
     /// RFC 6191, section 2: a SYN with a timestamp "greater than the last timestamp seen", or
@@ -139,6 +145,11 @@ impl TimeWait {
         let least = self.remains.snd_next.wrapping_add(1);
         if (by_clock.wrapping_sub(least) as i32) < 0 { least } else { by_clock }
     }
+}
+
+/// True for what opens a connection.
+fn is_syn(repr: &Repr) -> bool {
+    repr.flags.contains(Flags::SYN) && !repr.flags.intersects(Flags::ACK | Flags::RST)
 }
 
 /// All of them. All wait for equally long, so the first to come is the first to go.

@@ -210,9 +210,11 @@ fn tcp_completion() -> impl Strategy<Value = Completion> {
             let local = Ipv6Addr::from_bits(local);
             Completion::TcpAccepted { connection, port, peer, local }
         }),
-        (any::<(u64, u64)>(), address()).prop_map(|((token, connection), local)| {
-            Completion::TcpConnected { token, connection, local }
-        }),
+        (any::<(bool, u64, u64)>(), address()).prop_map(
+            |((is_detour, token, connection), local)| {
+                Completion::TcpConnected { is_detour, token, connection, local }
+            }
+        ),
         (any::<u64>(), code())
             .prop_map(|(token, code)| Completion::TcpConnectFailed { token, code }),
         (any::<(u64, u32, u32)>(), extent).prop_map(

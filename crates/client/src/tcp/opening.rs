@@ -158,7 +158,8 @@ impl Channel {
     }
 
     /// A port of the channel's own from which there is no connection to this peer, and has not been
-    /// just now if there can be another.
+    /// just now if there can be another; as far as it is known, one whose replies come to this
+    /// engine's queue.
     fn tcp_free_port(&mut self, peer: SocketAddr) -> Result<TcpPortId, Error> {
         let now = Instant::now();
         if let Some(port) = self.tcp.own_ports.take(peer, now) {
@@ -219,7 +220,13 @@ impl Channel {
         self.tcp.accepted.push_back((port, id));
     }
 
-    pub(super) fn tcp_connected(&mut self, token: Token, id: TcpId, local: SocketAddr) {
+    pub(super) fn tcp_connected(
+        &mut self,
+        token: Token,
+        id: TcpId,
+        local: SocketAddr,
+        is_detour: bool,
+    ) {
         let send_buffer = self.tcp_send_buffer_bytes();
         let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return self.tcp_refuse(id) };
         if attempt.is_abandoned {
@@ -228,7 +235,8 @@ impl Channel {
         }
         attempt.outcome = Some(Ok(id));
         let connection = Connection::new(local, attempt.peer, attempt.port, send_buffer);
-        let connection = Connection { is_own_port: attempt.is_own_port, ..connection };
+        let is_own_port = attempt.is_own_port;
+        let connection = Connection { is_own_port, is_detour, ..connection };
         self.tcp.decided.push_back(token);
         self.tcp.connections.insert(id.0, connection);
         self.tcp.note_change(id);

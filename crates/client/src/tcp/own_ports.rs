@@ -1,5 +1,9 @@
 //! Ports that a channel has taken for connecting, to whomever: each serves one connection to each
 //! peer at a time.
+//!
+//! Where a NIC has several queues, what a peer sends comes to this engine's or to another's, as the
+//! port has it; nobody can foresee which. So ports are tried: those whose replies came straight
+//! serve that peer again, others only when enough have been tried.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -24,15 +28,24 @@ pub(super) struct OwnPorts {
 struct Used {
     /// The first so many have served it.
     seen: usize,
-    /// Those of them that are free again, and since when: the first to be so first.
-    free: VecDeque<(TcpPortId, Instant)>,
+    /// Those of them that are free again.
+    free: Free,
+    /// The same of those whose replies took a detour.
+    strays: Free,
 }
+
+/// Ports that are free again, and since when: the first to be so first.
+#[derive(Debug, Default)]
+struct Free(VecDeque<(TcpPortId, Instant)>);
 
 /// For so long a port serves a peer no more after its connection to it has ended: until the new one
 /// has a later timestamp than the old one. A peer that has closed first, and is in TIME-WAIT, takes
 /// no other for new (RFC 6191, section 2), and its host's clock of timestamps ticks once a
 /// millisecond; another is for what the engine's reading of the clock is late.
 const REST: Duration = Duration::from_millis(2);
+/// Ports that are tried before one whose replies take a detour is used again. Of a NIC of four
+/// queues, each of which is an engine's, one channel in ten finds none among so many.
+const TRIED: usize = 8;
 /// Peers without a port are forgotten when there are twice as many peers as then, and so many more.
 const PEERS_SPARE: usize = 64;
 
@@ -47,29 +60,40 @@ impl OwnPorts {
     /// One that serves this peer from now on. `None` if all do so already, or have just done so.
     pub(super) fn take(&mut self, peer: SocketAddr, now: Instant) -> Option<TcpPortId> {
         let used = self.peers.entry(peer).or_default();
-        let next = used.rested(now).or_else(|| {
+        let next = used.free.rested(now).or_else(|| {
             let next = self.ports.get(used.seen).copied()?;
             used.seen += 1;
             Some(next)
         });
+        let has_tried = self.ports.len() >= TRIED;
+        let next = next.or_else(|| if has_tried { used.strays.rested(now) } else { None });
         if used.seen == 0 {
             self.peers.remove(&peer);
         }
         next
     }
 
-    /// The same, of those that have not rested: if there is no other.
+    /// The same, of those that have not rested, or whose replies take a detour: if there is no
+    /// other.
     pub(super) fn take_early(&mut self, peer: SocketAddr) -> Option<TcpPortId> {
-        self.peers.get_mut(&peer)?.free.pop_front().map(|(port, _)| port)
+        let Used { free, strays, .. } = self.peers.get_mut(&peer)?;
+        free.0.pop_front().or_else(|| strays.0.pop_front()).map(|(port, _)| port)
     }
 
-    /// A port serves this peer no more.
-    pub(super) fn give_back(&mut self, port: TcpPortId, peer: SocketAddr, now: Instant) {
+    /// A port serves this peer no more. Replies to it took a detour, or did not.
+    pub(super) fn give_back(
+        &mut self,
+        port: TcpPortId,
+        peer: SocketAddr,
+        is_detour: bool,
+        now: Instant,
+    ) {
         if !self.known.contains(&port) {
             return;
         }
         let Some(used) = self.peers.get_mut(&peer) else { return };
-        used.free.push_back((port, now));
+        let free = if is_detour { &mut used.strays } else { &mut used.free };
+        free.0.push_back((port, now));
         if self.peers.len() > 2 * self.peers_then + PEERS_SPARE {
             self.peers.retain(|_, used| !used.is_over(now));
             self.peers_then = self.peers.len();
@@ -85,25 +109,36 @@ impl OwnPorts {
         self.ports.remove(at);
         self.peers.retain(|_, used| {
             used.seen -= usize::from(at < used.seen);
-            used.free.retain(|(free, _)| *free != port);
+            used.free.0.retain(|(free, _)| *free != port);
+            used.strays.0.retain(|(free, _)| *free != port);
             used.seen > 0
         });
     }
 }
 
 impl Used {
-    fn rested(&mut self, now: Instant) -> Option<TcpPortId> {
-        let (_, since) = self.free.front()?;
-        let has_rested = now.saturating_duration_since(*since) >= REST;
-        if has_rested { self.free.pop_front().map(|(port, _)| port) } else { None }
-    }
-
     /// No port serves the peer, and all have rested.
     fn is_over(&self, now: Instant) -> bool {
-        let last = self.free.back().map(|(_, since)| *since);
-        let has_rested = |since| now.saturating_duration_since(since) >= REST;
-        self.free.len() == self.seen && last.is_none_or(has_rested)
+        let free = [&self.free, &self.strays];
+        let count: usize = free.iter().map(|free| free.0.len()).sum();
+        count == self.seen && free.iter().all(|free| free.have_rested(now))
     }
+}
+
+impl Free {
+    /// The first, if it has rested.
+    fn rested(&mut self, now: Instant) -> Option<TcpPortId> {
+        let (_, since) = self.0.front()?;
+        if has_rested(*since, now) { self.0.pop_front().map(|(port, _)| port) } else { None }
+    }
+
+    fn have_rested(&self, now: Instant) -> bool {
+        self.0.back().is_none_or(|(_, since)| has_rested(*since, now))
+    }
+}
+
+fn has_rested(since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) >= REST
 }
 
 #[cfg(test)]
@@ -134,16 +169,16 @@ mod tests {
                         own.remove(port);
                         // Those that it served end later.
                         for (_, peer) in served.extract_if(.., |(at, _)| *at == port) {
-                            own.give_back(port, peer, now);
+                            own.give_back(port, peer, random.chance(1, 3), now);
                         }
                     }
                     2..5 if !served.is_empty() => {
                         let at = random.below(served.len() as u64) as usize;
                         let (port, peer) = served.swap_remove(at);
-                        own.give_back(port, peer, now);
+                        own.give_back(port, peer, random.chance(1, 3), now);
                     }
                     _ => {
-                        let port = own.take(peer, now);
+                        let port = own.take(peer, now).or_else(|| own.take_early(peer));
                         assert_eq!(port.is_some(), busy < ports.len(), "seed {seed}");
                         let Some(port) = port else { continue };
                         assert!(ports.contains(&port) && !served.contains(&(port, peer)));
@@ -152,7 +187,7 @@ mod tests {
                 }
             }
             for (port, peer) in served {
-                own.give_back(port, peer, now);
+                own.give_back(port, peer, false, now);
             }
             now += REST;
             assert!(own.peers.values().all(|used| used.is_over(now)), "seed {seed}: {own:?}");
@@ -168,7 +203,7 @@ mod tests {
         let [first, second] = [1, 2].map(TcpPortId);
         own.add(first);
         assert_eq!(own.take(peer, now), Some(first));
-        own.give_back(first, peer, now);
+        own.give_back(first, peer, false, now);
         let almost = now + REST - Duration::from_nanos(1);
         assert_eq!(own.take(peer, almost), None);
         assert_eq!(own.take(other, now), Some(first));
@@ -176,8 +211,8 @@ mod tests {
         assert_eq!(own.take(peer, almost), Some(second));
         assert_eq!(own.take(peer, now + REST), Some(first));
         // Where there can be no more ports, the one that has rested longest.
-        own.give_back(second, peer, now);
-        own.give_back(first, peer, now + REST);
+        own.give_back(second, peer, false, now);
+        own.give_back(first, peer, false, now + REST);
         assert_eq!(own.take(peer, now), None);
         assert_eq!(own.take_early(peer), Some(second));
     }
@@ -190,9 +225,44 @@ mod tests {
         for host in 0..10_000u32 {
             let peer = SocketAddr::from((host.to_be_bytes(), 80));
             assert!(own.take(peer, now).is_some());
-            own.give_back(TcpPortId(1), peer, now);
+            own.give_back(TcpPortId(1), peer, false, now);
             now += REST;
             assert!(own.peers.len() <= PEERS_SPARE + 2, "{}", own.peers.len());
         }
+    }
+
+    /// A port whose replies came straight serves its peer again; others are asked for while there
+    /// are few, and what took a detour to one peer may not to another.
+    #[test]
+    fn ports_whose_replies_come_straight_are_sought() {
+        let [peer, other] = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 80)));
+        let (mut own, mut now) = (OwnPorts::default(), Instant::now());
+        let mut serve = |own: &mut OwnPorts, peer, is_detour| {
+            now += REST;
+            let port = own.take(peer, now)?;
+            own.give_back(port, peer, is_detour, now);
+            Some(port)
+        };
+        for number in 0..3 {
+            let port = TcpPortId(number);
+            assert_eq!(serve(&mut own, peer, true), None, "none, or it took a detour");
+            own.add(port);
+            assert_eq!(serve(&mut own, peer, true), Some(port));
+        }
+        own.add(TcpPortId(3));
+        for _ in 0..2 {
+            assert_eq!(serve(&mut own, peer, false), Some(TcpPortId(3)), "it came straight");
+        }
+        assert_eq!(serve(&mut own, other, false), Some(TcpPortId(0)));
+        // The NIC spreads in another way now.
+        assert_eq!(serve(&mut own, peer, true), Some(TcpPortId(3)));
+        assert_eq!(serve(&mut own, peer, true), None);
+        for number in 4..TRIED as u32 {
+            own.add(TcpPortId(number));
+            assert_eq!(serve(&mut own, peer, true), Some(TcpPortId(number)));
+        }
+        assert_eq!(serve(&mut own, peer, true), Some(TcpPortId(0)), "there is none better");
+        assert_eq!(serve(&mut own, peer, false), Some(TcpPortId(1)));
+        assert_eq!(serve(&mut own, peer, false), Some(TcpPortId(1)), "it came straight");
     }
 }

@@ -266,14 +266,6 @@ impl Plane {
                 let text = format!("the app has TCP port {port} already; close that, or use it");
                 refusal(Code::AddressInUse, text)
             }
-            VifError::TcpPortElsewhere(port, engine) => {
-                let engine = &self.engines[engine].name;
-                let text = format!(
-                    "those who share TCP port {port} are at engine {engine}; attach to that one \
-                     (`engine` in the options)"
-                );
-                refusal(Code::AddressInUse, text)
-            }
             VifError::Nic(refusal) => refusal,
             VifError::Engine(refused) => {
                 let code = match refused {

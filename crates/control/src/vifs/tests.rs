@@ -422,8 +422,8 @@ fn ask_for_port(vifs: &mut Vifs, owner: VifOwner, is_shared: bool) -> Result<u32
     }
 }
 
-/// Those of one user at one engine, if all want it. Others get nothing of it, also when the first
-/// one has gone.
+/// Those of one user, if all want it, at whichever engines of the NIC. Others get nothing of it, also
+/// when the first one has gone.
 #[test]
 fn apps_of_a_user_share_a_tcp_port() {
     let vifs = &mut Host::new().vifs;
@@ -437,7 +437,7 @@ fn apps_of_a_user_share_a_tcp_port() {
     let first = ask_for_port(vifs, owner(0, 1), true).expect("it is free");
     ask_for_port(vifs, owner(0, 2), true).expect("both want it");
     assert_eq!(ask_for_port(vifs, owner(0, 2), true), Err(VifError::TcpPort(80)));
-    assert_eq!(ask_for_port(vifs, owner(1, 4), true), Err(VifError::TcpPortElsewhere(80, 0)));
+    ask_for_port(vifs, owner(1, 4), true).expect("another engine");
     ask_for_port(vifs, owner(3, 5), true).expect("another NIC");
     let had_by = is_taken(ask_for_port(vifs, owner(0, 3), false));
     assert_eq!(vifs.number_of(had_by), Some(first), "for people");
@@ -448,8 +448,35 @@ fn apps_of_a_user_share_a_tcp_port() {
     ask_for_port(vifs, owner(0, 1), true).expect("it is shared still");
     vifs.forget(0, 1);
     vifs.forget(0, 2);
+    is_taken(ask_for_port(vifs, stranger, true));
+    vifs.forget(1, 4);
     ask_for_port(vifs, stranger, true).expect("it is free");
     is_taken(ask_for_port(vifs, owner(1, 4), true));
+}
+
+/// Of a port that is shared the others are told what they need to find out whose a segment is; of
+/// one that is not, only where its frames go.
+#[test]
+fn the_other_engines_know_of_a_tcp_port_whether_it_is_shared() {
+    let mut host = Host::new();
+    for (channel, is_shared) in [(1, true), (2, false)] {
+        let vifs = &mut host.vifs;
+        let number = ask_for_port(vifs, owner(0, channel), is_shared).expect("it is free");
+        vifs.handle_claimed(number, Ok(()));
+        let asked = core::iter::from_fn(|| vifs.poll_step()).map(|step| match step {
+            VifStep::Ask { engine: 0, request: Request::OpenTcpPort { .. } } => None,
+            VifStep::Ask { engine, request: Request::NoteTcpPort { engine: of, .. } } => {
+                Some((engine, of, true))
+            }
+            VifStep::Ask { engine, request: Request::NoteVif { engine: of, .. } } => {
+                Some((engine, of, false))
+            }
+            other => panic!("{other:?}"),
+        });
+        let asked: Vec<_> = asked.flatten().collect();
+        assert_eq!(asked, [(1, 0, is_shared), (2, 0, is_shared)]);
+        vifs.forget(0, channel);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::component::Component;
 use crate::host::Nic;
 use crate::lanes::{Parcel, What};
 use crate::switch::FrameOwner;
+use crate::tcp::Search;
 
 impl<X: Component<Owner = ()>> Core<X> {
     /// Takes what other engines have handed over, a burst of each.
@@ -59,6 +60,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             let via = match first.what {
                 What::Frame => Via::Lane,
                 What::Arrival => Via::QueueAndLane,
+                What::Sought(search) => search.via(),
                 _ => {
                     queued += usize::from(self.handle_parcel(now, engine, queue, first));
                     parcels = &parcels[1..];
@@ -71,10 +73,19 @@ impl<X: Component<Owner = ()>> Core<X> {
             for (bytes, parcel) in bytes.iter_mut().zip(run) {
                 *bytes = &parcel.bytes;
             }
-            self.receive(now, &bytes[..frames], via);
+            let frames = &bytes[..frames];
+            match first.what {
+                What::Sought(search) => self.receive_sought(now, frames, search),
+                _ => self.receive(now, frames, via),
+            }
             parcels = others;
         }
         queued
+    }
+
+    /// Takes segments that may be this engine's. Who watches has seen them where they came.
+    fn receive_sought(&mut self, now: Time, segments: &[&[u8]], search: Search) {
+        self.tcp.receive_sought(&mut self.common, now, segments, search);
     }
 
     /// True if there is a frame in the queue now.
@@ -89,6 +100,10 @@ impl<X: Component<Owner = ()>> Core<X> {
         match parcel.what {
             What::Frame => self.receive(now, &[bytes], Via::Lane),
             What::Arrival => self.receive(now, &[bytes], Via::QueueAndLane),
+            What::Sought(search) => self.receive_sought(now, &[bytes], search),
+            What::Orphan { asked } => {
+                self.tcp.receive_orphan(&mut self.common, now, bytes, asked);
+            }
             What::Copy => {
                 // Those of other engines have been given theirs.
                 self.copy_here(now, None, bytes, &Digest::of(bytes));

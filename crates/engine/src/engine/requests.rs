@@ -77,6 +77,11 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.core.common.switch.open_of_sibling(engine, channel, vif, spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
             }
+            Request::NoteTcpPort { engine, channel, number, spec } => {
+                let Core { tcp, common, .. } = &mut self.core;
+                tcp.note_port(&mut common.switch, engine, channel, number, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif: number, result: Ok(()) });
+            }
             Request::NoteCapture { engine, channel, vif, spec } => {
                 let result = self.core.open_capture(Some(engine), channel, vif, *spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
@@ -294,6 +299,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     fn close(&mut self, now: Time, channel: u32, id: u32, told: Option<Code>) -> bool {
         let Self { common, frames, tcp, .. } = self;
         common.switch.close_of_sibling(channel, id);
+        tcp.forget_noted(&mut common.switch, channel, id);
         if frames.close(common, channel, id, told) {
             return true;
         }

@@ -77,6 +77,7 @@ impl Tcp {
         let is_elsewhere = common.host.is_here(remote.ip()) && !interface.is_own(remote.ip());
         let address = address.filter(|_| !is_elsewhere).ok_or(Code::Unreachable)?;
         let local = SocketAddr::new(address, port.spec.port);
+        self.check_unshared(local)?;
         if local == remote { Err(Code::Invalid) } else { Ok(local) }
     }
 

@@ -10,22 +10,31 @@ use super::Tcp;
 use super::books::{self, Book};
 use super::memory;
 use crate::channels::{Channel, Channels};
-use crate::common::Common;
+use crate::common::{Common, Via};
 
 impl Tcp {
     /// Tells of all that has happened to the stack.
     #[inline]
     pub(super) fn tell(&mut self, common: &mut Common, now: Time) {
+        self.tell_after(common, now, Via::Queue);
+    }
+
+    /// The same, after segments that came in this way.
+    #[inline]
+    pub(super) fn tell_after(&mut self, common: &mut Common, now: Time, via: Via) {
         if self.stack.has_events() {
-            self.tell_events(common, now);
+            self.tell_events(common, now, via == Via::QueueAndLane);
         }
     }
 
-    fn tell_events(&mut self, common: &mut Common, now: Time) {
+    fn tell_events(&mut self, common: &mut Common, now: Time, is_detour: bool) {
         while let Some(event) = self.stack.poll_event() {
             match event {
                 Event::Acceptable(listener) => self.accept(&mut common.channels, now, listener),
                 Event::Connection(key, readiness) => {
+                    if readiness.contains(Readiness::OPEN) {
+                        self.tell_connected(&mut common.channels, key, is_detour);
+                    }
                     self.tell_of(&mut common.channels, now, key, readiness);
                 }
             }
@@ -76,9 +85,6 @@ impl Tcp {
     }
 
     fn tell_of(&mut self, channels: &mut Channels, now: Time, key: SlotId, readiness: Readiness) {
-        if readiness.contains(Readiness::OPEN) {
-            self.tell_connected(channels, key);
-        }
         self.tell_moved(channels, key, readiness.contains(Readiness::READABLE));
         if readiness.contains(Readiness::FINISHED) {
             self.tell_finished(channels, key);
@@ -88,13 +94,14 @@ impl Tcp {
         }
     }
 
-    fn tell_connected(&mut self, channels: &mut Channels, key: SlotId) {
+    fn tell_connected(&mut self, channels: &mut Channels, key: SlotId, is_detour: bool) {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(local) = self.stack.info(key).map(|info| info.local) else { return };
         if let Some(token) = book.connecting.take()
             && let Some(app) = channels.channel(book.channel)
         {
-            app.tell(Completion::TcpConnected { token, connection: books::id(key), local });
+            let connection = books::id(key);
+            app.tell(Completion::TcpConnected { is_detour, token, connection, local });
         }
     }
 

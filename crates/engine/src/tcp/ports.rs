@@ -242,6 +242,7 @@ impl Tcp {
     pub(super) fn unlisten(&mut self, common: &mut Common, now: Time, number: u32) {
         let Some(port) = self.ports.ports.get(&number) else { return };
         let (channel, Some(listener)) = (Some(port.channel), port.listener) else { return };
+        self.give_orphans(common, listener);
         let channels = &mut common.channels;
         let memory = &mut memory::idle(channels, &mut self.books, &self.ports, channel);
         self.stack.unlisten(now, listener, memory);
@@ -253,8 +254,8 @@ impl Tcp {
         ports.map(|(number, _)| *number).collect()
     }
 
-    /// How many ports there are: for audits.
+    /// How many ports there are, those of other engines included: for audits.
     pub(crate) fn port_count(&self) -> usize {
-        self.ports.ports.len() + self.ports.closing.len()
+        self.ports.ports.len() + self.ports.closing.len() + self.noted.iter().count()
     }
 }

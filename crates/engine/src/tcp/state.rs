@@ -15,8 +15,10 @@ use super::books::{Book, Books};
 use super::connecting::{ATTEMPTS_MAX, Attempt, PATIENCE_NS};
 use super::paths::Paths;
 use super::ports::{ClosingPort, Ports};
+use super::sharing::{NotedPort, NotedPorts};
 use super::{Tcp, TcpPortSpec, config};
 use crate::channels::Channels;
+use crate::lanes::Lanes;
 use crate::state::VifSpecState;
 use crate::switch::Switch;
 
@@ -31,6 +33,8 @@ pub struct TcpState {
     pub ports: Vec<TcpPortState>,
     /// Those that are being closed, by their numbers.
     pub closing: Vec<ClosingPortState>,
+    /// Those that apps at other engines have, and share.
+    pub noted: Vec<NotedPortState>,
     /// Whose the connections are.
     pub books: Vec<BookState>,
     /// Attempts to connect that wait for a neighbour.
@@ -65,6 +69,25 @@ pub struct ClosingPortState {
     pub channel: u32,
     /// What its app is told at the end.
     pub told: Option<Code>,
+}
+
+/// A port that an app at another engine of the NIC has, and shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NotedPortState {
+    /// The engine.
+    pub engine: u32,
+    /// The port's number, and its app's channel.
+    pub number: u32,
+    /// See `number`.
+    pub channel: u32,
+    /// Its address, or all, and the port.
+    pub address: Option<IpAddr>,
+    /// See `address`.
+    pub port: u16,
+    /// Where its peers may be; anywhere if there is nothing.
+    pub peers: Vec<Prefix>,
+    /// What is received there, and what may be sent from there.
+    pub rights: VifSpecState,
 }
 
 /// What is noted of a connection.
@@ -116,17 +139,19 @@ impl Tcp {
             counters: self.stack.counters().save(),
             ports: self.ports.save(),
             closing: self.ports.save_closing(),
+            noted: self.noted.save(),
             books: self.books.save(),
             attempts: self.attempts.iter().map(Attempt::save).collect(),
         }
     }
 
-    /// TCP that goes on at `now`, on channels that are there again, and an interface of this `mtu`.
-    /// Its ports are entered in `switch`.
+    /// TCP that goes on at `now`, on channels that are there again, at an engine that these `lanes`
+    /// tie to others, and an interface of this `mtu`. Its ports are entered in `switch`.
     pub(crate) fn restore(
         saved: TcpState,
         channels: &Channels,
         switch: &mut Switch,
+        lanes: &Lanes,
         mtu: u16,
         now: Time,
     ) -> Result<Self, Invalid> {
@@ -134,12 +159,14 @@ impl Tcp {
         stack.set_counters(Counters::restore(&saved.counters));
         let mut ports = Ports::restore(saved.ports, &stack, channels, switch)?;
         ports.restore_closing(saved.closing)?;
+        let noted = NotedPorts::restore(saved.noted, lanes, switch)?;
         let mut books = Books::restore(saved.books)?;
         stack.connections().for_each(|key| books.set_ahead(key, stack.ahead_bytes(key)));
         let attempts = saved.attempts.into_iter().map(|attempt| Attempt::restore(attempt, now));
         let tcp = Self {
             stack,
             ports,
+            noted,
             books,
             paths: Paths::default(),
             attempts: attempts.collect::<Result<_, _>>()?,
@@ -244,6 +271,41 @@ impl Ports {
             self.insert_closing(number, ClosingPort { channel, told });
         }
         Ok(())
+    }
+}
+
+impl NotedPorts {
+    fn save(&self) -> Vec<NotedPortState> {
+        let save = |noted: &NotedPort| NotedPortState {
+            engine: noted.engine as u32, // at most ENGINES_MAX
+            number: noted.number,
+            channel: noted.channel,
+            address: noted.spec.address,
+            port: noted.spec.port,
+            peers: noted.spec.peers.clone(),
+            rights: noted.spec.rights.save(),
+        };
+        let mut saved: Vec<NotedPortState> = self.iter().map(save).collect();
+        saved.sort_unstable_by_key(|noted| noted.number);
+        saved
+    }
+
+    fn restore(
+        saved: Vec<NotedPortState>,
+        lanes: &Lanes,
+        switch: &mut Switch,
+    ) -> Result<Self, Invalid> {
+        let mut all = Self::default();
+        for saved in saved {
+            let NotedPortState { engine, number, channel, address, port, peers, rights } = saved;
+            let engine = engine as usize;
+            let is_other = lanes.siblings().contains(&engine) && engine != lanes.index();
+            ensure(is_other, "a TCP port at an engine that there is not")?;
+            ensure(peers.len() <= PEER_PREFIXES_MAX, "too many prefixes of peers")?;
+            let spec = TcpPortSpec { address, port, peers, rights: rights.restore()? };
+            all.insert(switch, engine, channel, number, spec);
+        }
+        Ok(all)
     }
 }
 

@@ -365,12 +365,26 @@ impl World {
     /// Opens a TCP port, of which all engines of the host take note.
     pub fn open_tcp_port(&mut self, app: &App, number: u32, spec: TcpPortSpec) {
         let (at, channel) = (app.place(), app.channel);
-        self.noted.push((at.host, channel, number));
         let (engine, vif, rights) = (at.engine, number, Box::new(spec.rights.clone()));
-        self.post(at, Request::OpenTcpPort { channel, number, spec: Box::new(spec) });
-        events::take_vif_opened(&mut self.member(at).events).expect("a port");
+        self.open_port_here(app, number, spec);
         self.note(at, || Request::NoteVif { engine, channel, vif, spec: rights.clone() })
             .expect("noted");
+    }
+
+    /// The same for one that apps at other engines may have as well.
+    pub fn open_shared_tcp_port(&mut self, app: &App, number: u32, spec: TcpPortSpec) {
+        let (at, channel) = (app.place(), app.channel);
+        let (engine, noted) = (at.engine, Box::new(spec.clone()));
+        self.open_port_here(app, number, spec);
+        self.note(at, || Request::NoteTcpPort { engine, channel, number, spec: noted.clone() })
+            .expect("noted");
+    }
+
+    fn open_port_here(&mut self, app: &App, number: u32, spec: TcpPortSpec) {
+        let (at, channel) = (app.place(), app.channel);
+        self.noted.push((at.host, channel, number));
+        self.post(at, Request::OpenTcpPort { channel, number, spec: Box::new(spec) });
+        events::take_vif_opened(&mut self.member(at).events).expect("a port");
     }
 
     /// Opens a capture, of which all engines of the host take note.

@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_channel::{Code, Command, Completion, Extent, ReceivedBytes, Sizes};
 use clearway_engine::{Request, TcpPortSpec, VifSpec};
 use clearway_nic::MacAddress;
+use clearway_wire::tcp::{Check, Repr, View, fill_checksum};
+use clearway_wire::{checksum::Sum, ethernet, ipv4, protocol};
 
 use super::{App, World, events};
 
@@ -15,6 +17,8 @@ pub struct Peer {
     /// The number of its port.
     pub port: u32,
     pub id: u64,
+    /// It was opened here, and what its peer sends comes to another engine.
+    pub is_detour: bool,
     /// This end's address, of a connection that was accepted.
     pub local: Option<IpAddr>,
     /// Sent and not finished.
@@ -34,6 +38,7 @@ impl Peer {
             app,
             port,
             id: 0,
+            is_detour: false,
             local: None,
             sent: VecDeque::new(),
             finished: 0,
@@ -102,7 +107,9 @@ impl Peer {
                     self.id = connection;
                     self.local = Some(local.to_canonical());
                 }
-                Completion::TcpConnected { connection, .. } => self.id = connection,
+                Completion::TcpConnected { connection, is_detour, .. } => {
+                    (self.id, self.is_detour) = (connection, is_detour);
+                }
                 Completion::TcpConnectFailed { code, .. } => self.end = Some(code),
                 Completion::TcpSent { sent, .. } => self.finish(sent),
                 Completion::TcpFinished { .. } => self.has_heard_all = true,
@@ -143,6 +150,29 @@ pub fn spec(mac: MacAddress, vlan: Option<u16>, at: SocketAddr) -> TcpPortSpec {
         ..VifSpec::default()
     };
     TcpPortSpec { address: Some(address), port, peers: Vec::new(), rights }
+}
+
+/// A segment without payload, of anybody.
+pub fn segment(
+    to: (MacAddress, SocketAddr),
+    from: (MacAddress, SocketAddr),
+    repr: Repr,
+) -> Vec<u8> {
+    let (SocketAddr::V4(at), SocketAddr::V4(of)) = (to.1, from.1) else { panic!("IPv4") };
+    let repr = Repr { source_port: of.port(), destination_port: at.port(), ..repr };
+    let mut frame = vec![0; 34 + repr.length()];
+    let ether_type = ethernet::ether_type::IPV4;
+    ethernet::Repr { destination: to.0, source: from.0, ether_type }.emit(&mut frame);
+    let payload_length = repr.length() as u16;
+    let (source, destination) = (*of.ip(), *at.ip());
+    ipv4::Repr { source, destination, protocol: protocol::TCP, hop_limit: 64, payload_length }
+        .emit(&mut frame[14..]);
+    repr.emit(&mut frame[34..]);
+    let addresses = Sum::new().with(&source.octets()).with(&destination.octets());
+    fill_checksum(&mut frame[34..], addresses);
+    let check = Check::Addresses(source.into(), destination.into());
+    Repr::parse(&View::new(&frame[34..]).expect("a segment"), check).expect("a segment");
+    frame
 }
 
 pub fn bytes(count: usize, seed: usize) -> Vec<u8> {

@@ -139,7 +139,8 @@ impl App {
                 }))
             }
             (Wish::OpenTcpPort, Role::StreamServer { port }) if self.wants_port() => {
-                Some(Request::OpenTcpPort(OpenTcpPort { port: *port, ..OpenTcpPort::default() }))
+                let open = OpenTcpPort { port: *port, shared: true, ..OpenTcpPort::default() };
+                Some(Request::OpenTcpPort(open))
             }
             (Wish::OpenTcpPort, Role::StreamClient { .. }) if self.wants_port() => {
                 let port = 10_000 + (self.id % 50_000) as u16;

@@ -239,17 +239,18 @@ impl World {
     }
 }
 
-/// Who lives on a host whose apps speak TCP.
+/// Who lives on a host whose apps speak TCP. Several servers share their port, and may be at
+/// different engines.
 fn stream_characters(
     host: u32,
     nature: &Nature,
     pause_ns: u64,
     random: &mut Random,
 ) -> Vec<Character> {
-    let clients = 1 + random.below(3);
-    let roles = (0..=clients).map(|number| match number {
-        0 => Role::StreamServer { port: PORT },
-        _ => Role::StreamClient { connections: 1 + random.below(6) as usize },
+    let (servers, clients) = (1 + random.below(3), 1 + random.below(3));
+    let roles = (0..servers + clients).map(|number| match number < servers {
+        true => Role::StreamServer { port: PORT },
+        false => Role::StreamClient { connections: 1 + random.below(6) as usize },
     });
     let roles: Vec<Role> = roles.collect();
     let mut character = |role| Character {

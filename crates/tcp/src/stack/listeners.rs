@@ -136,7 +136,7 @@ impl Listeners {
         hashing: &Hashing,
     ) -> Option<SlotId> {
         let heir = self.choose(&gone.place(), tuple, hashing)?;
-        self.sockets.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
+        self.sockets.get(heir).filter(|it| it.is_set_as(gone.mtu, gone.settings)).map(|_| heir)
     }
 
     /// Of those at a place, the one that a hash of the connection says, or the next behind it that

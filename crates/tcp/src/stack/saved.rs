@@ -40,7 +40,7 @@ impl Stack {
         stack.restore_connections(now, saved.connections)?;
         stack.check_accepted()?;
         for half_open in saved.half_open {
-            stack.restore_half_open(now, half_open)?;
+            stack.restore_half_open(now, &half_open)?;
         }
         for time_wait in saved.time_waits {
             if let Some((key, tuple)) = stack.time_waits.restore(now, &time_wait)? {
@@ -87,8 +87,12 @@ impl Stack {
     }
 
     /// It is given up when others are: it was answered by now, and not more often than may be.
-    fn restore_half_open(&mut self, now: Time, saved: SavedHalfOpen) -> Result<(), Invalid> {
-        let mut half_open = HalfOpen::restore(self, &saved)?;
+    pub(super) fn restore_half_open(
+        &mut self,
+        now: Time,
+        saved: &SavedHalfOpen,
+    ) -> Result<(), Invalid> {
+        let mut half_open = HalfOpen::restore(self, saved)?;
         let socket = self.listeners.get_mut(half_open.listener);
         let socket = socket.ok_or(Invalid("a listener is not there"))?;
         half_open.account = socket.settings.account;
@@ -138,7 +142,7 @@ impl ListenSocket {
 }
 
 impl HalfOpen {
-    fn save(&self) -> SavedHalfOpen {
+    pub(super) fn save(&self) -> SavedHalfOpen {
         SavedHalfOpen {
             listener: self.listener,
             ends: (self.local, self.remote),

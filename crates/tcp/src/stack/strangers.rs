@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 
 use clearway_base::{SlotId, Time};
-use clearway_wire::tcp::Flags;
+use clearway_wire::tcp::{Flags, Repr};
 
 use super::{Entry, Listener, Stack};
 use crate::config::Cookies;
@@ -49,7 +49,7 @@ impl Stack {
         // would have been discarded".
     }
 
-    fn listener_for(&self, to: SocketAddr, tuple: &Tuple) -> Option<SlotId> {
+    pub(super) fn listener_for(&self, to: SocketAddr, tuple: &Tuple) -> Option<SlotId> {
         self.listeners.for_connection(to, tuple, self.table.hasher())
     }
 
@@ -286,7 +286,7 @@ impl Stack {
         }
     }
 
-    fn drop_half_open(&mut self, key: SlotId) {
+    pub(super) fn drop_half_open(&mut self, key: SlotId) {
         if let Some(half_open) = self.half_open.remove(key) {
             self.table.remove(&half_open.tuple);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {
@@ -328,15 +328,11 @@ impl Stack {
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) {
-        let repr = &arrival.repr;
-        let are_expected = self.listeners.cookies_until(listener) > now;
-        if !are_expected || repr.flags.contains(Flags::SYN) {
+        if !self.expects_cookie(now, listener, &arrival.repr) {
             // "Any acknowledgment is bad if it arrives on a connection still in the LISTEN state."
             return self.reply_reset(now, arrival);
         }
-        let cookie = repr.acknowledgement.wrapping_sub(1);
-        let peer_isn = repr.sequence.wrapping_sub(1);
-        let Some(size) = cookie::check(&self.secret, now, &tuple, peer_isn, cookie) else {
+        let Some(size) = self.cookie_of(now, &tuple, &arrival.repr) else {
             self.counters.cookies_wrong += 1;
             return self.reply_reset(now, arrival);
         };
@@ -344,6 +340,18 @@ impl Stack {
         let offset = self.timestamp_offset(&tuple);
         let half_open = from_cookie(arrival, size, tuple, listener, offset);
         self.open(now, None, &half_open, arrival, memory);
+    }
+
+    /// True if a segment with an acknowledgement may bring a cookie back to a listener.
+    pub(super) fn expects_cookie(&self, now: Time, listener: SlotId, repr: &Repr) -> bool {
+        self.listeners.cookies_until(listener) > now && !repr.flags.contains(Flags::SYN)
+    }
+
+    /// The segment size of the cookie that it brings, if it is one.
+    pub(super) fn cookie_of(&self, now: Time, tuple: &Tuple, repr: &Repr) -> Option<u16> {
+        let cookie = repr.acknowledgement.wrapping_sub(1);
+        let peer_isn = repr.sequence.wrapping_sub(1);
+        cookie::check(&self.secret, now, tuple, peer_isn, cookie)
     }
 
     /// A segment of a connection that is over.

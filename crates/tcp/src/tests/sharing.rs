@@ -234,3 +234,100 @@ fn who_shares_a_port_need_not_take_the_same_peers() {
     let at = host.address;
     assert_eq!(ask(&mut host, at, "10.0.0.2"), REFUSAL);
 }
+
+// ---- what several stacks ask each other ----
+
+/// What is whose, from the SYN until it is over. A segment that comes where it is not known is
+/// nobody's but a listener's.
+#[test]
+fn a_stack_knows_what_it_keeps() {
+    let (mut host, listeners) = host(1);
+    let syn = arrival(&host, 1000, Flags::SYN, (0, 0));
+    let ack = |number| arrival(&host, 1000, Flags::ACK, (1, number));
+    let (nobodys, reset) = (ack(7), arrival(&host, 1000, Flags::RST, (1, 0)));
+    for (segment, is_welcome) in [(&syn, true), (&nobodys, false), (&reset, false)] {
+        assert!(!host.stack.knows(segment));
+        assert_eq!(host.stack.welcomes(NOW, segment), is_welcome, "{:?}", segment.repr.flags);
+    }
+    let number = begin(&mut host, 1000);
+    assert!(host.stack.knows(&syn) && host.stack.knows(&nobodys), "half-open");
+    finish(&mut host, 1000, number);
+    let key = host.stack.accept(listeners[0]).expect("open");
+    assert!(host.stack.knows(&syn) && host.stack.knows(&nobodys) && host.stack.knows(&reset));
+    host.stack.close(NOW, key);
+    let fin = arrival(&host, 1000, Flags::FIN | Flags::ACK, (1, number.wrapping_add(1)));
+    while host.stack.poll_transmit(NOW, 1).is_some() {}
+    host.stack.handle_segment(NOW, &fin, &mut host.store);
+    host.stack.forget(NOW, key, &mut host.store);
+    assert_eq!(host.stack.waiting(), (0, 1), "over");
+    let later = arrival(&host, 1000, Flags::SYN, (9000, 0));
+    assert!(host.stack.knows(&fin) && host.stack.knows(&syn) && host.stack.knows(&later));
+    // Without a listener here, a SYN that may begin anew does so elsewhere.
+    host.stack.unlisten(NOW, listeners[0], &mut host.store);
+    assert!(host.stack.knows(&fin) && host.stack.knows(&syn) && !host.stack.knows(&later));
+    assert!(!host.stack.knows(&fin) && host.stack.waiting() == (0, 0));
+    assert!(!host.stack.welcomes(NOW, &later));
+}
+
+/// A cookie is taken where cookies were given out, by all whose key is the same.
+#[test]
+fn who_has_given_out_cookies_welcomes_those_that_come_back() {
+    let config = Config { cookies: Cookies::Always, ..Config::default() };
+    let [(mut one, _), (mut other, _)] = [host(1), host(1)];
+    one.stack.set_config(config);
+    let number = begin(&mut one, 1000);
+    let [right, wrong] =
+        [number, number.wrapping_add(1)].map(|it| arrival(&one, 1000, Flags::ACK, (1, it)));
+    assert!(!one.stack.knows(&right) && one.stack.welcomes(NOW, &right));
+    assert!(!one.stack.welcomes(NOW, &wrong));
+    assert!(!other.stack.welcomes(NOW, &right), "it has given out none");
+    other.stack.set_config(config);
+    begin(&mut other, 2000);
+    assert!(other.stack.welcomes(NOW, &right));
+    let too_late = NOW + 1000 * SECOND;
+    assert!(!one.stack.welcomes(too_late, &right));
+}
+
+/// Each of so many stacks has about its share, and so has each listener of what is one's.
+#[test]
+fn stacks_and_listeners_share_independently() {
+    let (mut host, listeners) = host(2);
+    let mut shares = HashMap::<_, usize>::new();
+    for port in 1000..1600 {
+        let number = begin(&mut host, port);
+        finish(&mut host, port, number);
+    }
+    for (port, listener) in accept(&mut host, &listeners) {
+        let share = host.stack.share_of(host.address, ([10, 0, 0, 2], port).into(), 3);
+        *shares.entry((share, listener.to_bits())).or_default() += 1;
+    }
+    assert_eq!(shares.len(), 6, "{shares:?}");
+    assert!(shares.values().all(|share| (70..130).contains(share)), "{shares:?}");
+}
+
+/// What has begun at one stack is finished at another, whose listener is set the same.
+#[test]
+fn what_is_half_open_goes_to_another_stack() {
+    let [(mut gone, listeners), (mut heir, heirs)] = [host(1), host(1)];
+    let number = begin(&mut gone, 1000);
+    let orphans = gone.stack.take_orphans(listeners[0]);
+    assert_eq!((orphans.len(), gone.stack.waiting().0), (1, 0));
+    let other = Settings { receive_buffer_bytes: 5000, ..Settings::default() };
+    heir.stack.set_listener(heirs[0], 1000, other);
+    assert!(!heir.stack.adopt(NOW, &orphans[0]), "its peer was told of another window");
+    heir.stack.set_listener(heirs[0], 1000, Settings { account: 7, ..Settings::default() });
+    assert!(heir.stack.adopt(NOW, &orphans[0]));
+    assert!(!heir.stack.adopt(NOW, &orphans[0]), "it is there");
+    finish(&mut heir, 1000, number);
+    assert_eq!(heir.stack.poll_transmit(NOW, 1).map(|it| it.repr), None, "nobody is reset");
+    assert_eq!(accept(&mut heir, &heirs).len(), 1);
+    heir.stack.unlisten(NOW, heirs[0], &mut heir.store);
+    assert!(!heir.stack.adopt(NOW, &orphans[0]), "nobody listens");
+    // Where another one listens at the same stack, it has it.
+    let (mut both, listeners) = host(2);
+    for port in 1000..1010 {
+        begin(&mut both, port);
+    }
+    assert!(listeners.iter().all(|listener| both.stack.take_orphans(*listener).is_empty()));
+    assert_eq!(both.stack.waiting().0, 10);
+}

@@ -1,0 +1,464 @@
+//! A TCP port that apps at several engines of a host share: each connection is one engine's,
+//! whatever queue its segments come to, and whoever comes and goes.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
+use clearway_engine::CaptureSpec;
+use clearway_nic::fabric::{Hash, RssOptions};
+use clearway_nic::{MacAddress, Queue};
+use clearway_wire::tcp::{Check, Flags, Repr, View};
+use world::pair::restore;
+use world::tcp::{Peer, bytes, segment, spec};
+use world::{App, Place, SIZES, World, address};
+
+const SERVER_PORT: u16 = 8080;
+const CLIENT_PORT: u16 = 40_000;
+/// What a client says at a time.
+const PART_BYTES: usize = 5000;
+const SMALL: Sizes = Sizes { transmit_pool_bytes: 1 << 18, receive_pool_bytes: 1 << 18, ..SIZES };
+
+/// An app with the port, and what it has heard, by the ports of its peers.
+struct Server {
+    app: App,
+    port: u32,
+    peers: BTreeMap<u64, u16>,
+    heard: BTreeMap<u16, Vec<u8>>,
+}
+
+/// Clients at host 0, and servers at the engines of host 1.
+struct Scene {
+    world: World,
+    servers: Vec<Server>,
+    clients: Vec<Peer>,
+    /// What each client has said.
+    said: Vec<Vec<u8>>,
+}
+
+impl Server {
+    fn poll(&mut self) {
+        self.app.poll();
+        while let Some(told) = self.app.tcp.pop_front() {
+            if let Completion::TcpAccepted { connection, peer, .. } = told {
+                self.peers.insert(connection, peer.port());
+                self.heard.insert(peer.port(), Vec::new());
+            }
+        }
+        while let Some(ReceivedBytes { connection, bytes, .. }) = self.app.bytes.pop_front() {
+            let heard = self.heard.get_mut(&self.peers[&connection]).expect("accepted");
+            heard.extend(self.app.end.receive_bytes(&bytes));
+            self.app.end.release(bytes);
+        }
+        self.app.end.flush_releases();
+    }
+}
+
+impl Scene {
+    fn new(seed: u64, engines: usize) -> Self {
+        Self::of(World::at_switch(seed, &[1, engines]))
+    }
+
+    fn of(world: World) -> Self {
+        Self { world, servers: Vec::new(), clients: Vec::new(), said: Vec::new() }
+    }
+
+    /// An app at this engine shares the port, and listens.
+    fn join(&mut self, engine: usize) {
+        let at = Place { host: 1, engine };
+        let app = self.world.attach(at, SIZES);
+        let port = app.channel + 100;
+        let spec = spec(self.world.hosts[1].mac, None, to());
+        self.world.open_shared_tcp_port(&app, port, spec);
+        let mut server = Server { app, port, peers: BTreeMap::new(), heard: BTreeMap::new() };
+        server.app.submit(&Command::TcpListen { port, backlog: 1000 });
+        self.world.turn();
+        self.servers.push(server);
+    }
+
+    /// One at each of these.
+    fn join_at(&mut self, engines: impl IntoIterator<Item = usize>) {
+        for engine in engines {
+            self.join(engine);
+        }
+    }
+
+    fn leave(&mut self, server: usize) {
+        let Server { app, port, .. } = &self.servers[server];
+        self.world.close_vif(app, *port);
+    }
+
+    fn stop_listening(&mut self, server: usize) {
+        let server = &mut self.servers[server];
+        server.app.submit(&Command::TcpListen { port: server.port, backlog: 0 });
+        self.world.turn();
+    }
+
+    /// So many more clients connect.
+    fn connect(&mut self, count: usize) {
+        for _ in 0..count {
+            let port = CLIENT_PORT + self.clients.len() as u16;
+            let at = SocketAddr::new(address(0), port);
+            let mut client = Peer::at(&mut self.world, 0, at, SMALL);
+            client.connect(to());
+            self.clients.push(client);
+            self.said.push(Vec::new());
+        }
+        self.run(|scene| {
+            let accepted: usize = scene.servers.iter().map(|server| server.heard.len()).sum();
+            scene.clients.iter().all(|client| client.id != 0) && accepted == scene.clients.len()
+        });
+    }
+
+    /// All clients that are connected say more; what has been said is heard.
+    fn say(&mut self) {
+        for (number, (client, said)) in self.clients.iter_mut().zip(&mut self.said).enumerate() {
+            if client.end.is_none() {
+                let part = bytes(PART_BYTES, number + said.len());
+                client.send(&part);
+                said.extend(part);
+            }
+        }
+        self.run(|scene| {
+            scene.live().all(|number| scene.heard(number).len() == scene.said[number].len())
+        });
+        for number in self.live() {
+            assert!(self.heard(number) == self.said[number], "client {number}");
+        }
+    }
+
+    /// The clients whose connections are there.
+    fn live(&self) -> impl Iterator<Item = usize> {
+        let live = self.clients.iter().map(|client| client.end.is_none()).collect::<Vec<_>>();
+        (0..live.len()).filter(move |number| live[*number])
+    }
+
+    /// What a client has said, as its server has heard it: it is one server's.
+    fn heard(&self, client: usize) -> &[u8] {
+        let port = CLIENT_PORT + client as u16;
+        let mut heard = self.servers.iter().filter_map(|server| server.heard.get(&port));
+        let found = heard.next().expect("somebody's");
+        assert!(heard.next().is_none(), "client {client} is two servers'");
+        found
+    }
+
+    fn run(&mut self, done: impl Fn(&Self) -> bool) {
+        for _ in 0..2_000_000 {
+            self.world.turn();
+            self.servers.iter_mut().for_each(Server::poll);
+            self.clients.iter_mut().for_each(Peer::poll);
+            if done(self) {
+                return;
+            }
+        }
+        panic!("stuck");
+    }
+
+    /// How many connections each server has had.
+    fn counts(&self) -> Vec<usize> {
+        self.servers.iter().map(|server| server.heard.len()).collect()
+    }
+
+    fn by_lane(&mut self, engine: usize) -> u64 {
+        self.world.counter(Place { host: 1, engine }, "lane_frames_received")
+    }
+}
+
+fn to() -> SocketAddr {
+    SocketAddr::new(address(1), SERVER_PORT)
+}
+
+/// Nothing of a connection goes to another engine but its first SYN: there and back.
+#[test]
+fn a_connection_is_that_engines_at_whose_queue_it_begins() {
+    const CLIENTS: usize = 24;
+    let mut scene = Scene::new(3, 2);
+    scene.join_at(0..2);
+    scene.connect(CLIENTS);
+    let by_lane = [scene.by_lane(0), scene.by_lane(1)];
+    scene.say();
+    scene.say();
+    let counts = scene.counts();
+    assert!(counts.iter().all(|count| *count > 4), "{counts:?}");
+    let later = [scene.by_lane(0), scene.by_lane(1)];
+    // Besides, all engines hear what neighbours say.
+    let others = |counts: [u64; 2], segments: u64| {
+        let count = counts.iter().sum::<u64>();
+        assert!((segments..segments + 8).contains(&count), "{by_lane:?}, {later:?}");
+    };
+    others(by_lane, 2 * CLIENTS as u64);
+    others(later, by_lane.iter().sum());
+}
+
+/// Each of those that have an app gets about its share of what comes to a queue without one.
+#[test]
+fn where_no_app_listens_at_its_queue_a_connection_is_anothers() {
+    let rss = RssOptions { hash: Hash::Destination, ..RssOptions::default() };
+    let mut scene = Scene::of(World::with_rss(4, &[1, 4], rss));
+    let syn = Stranger::new(&scene, 5000).frame(Flags::SYN, (0, 0));
+    let queue = scene.world.fabric.queue_of(1, &syn);
+    scene.join_at((0..4).filter(|engine| *engine != queue));
+    scene.connect(60);
+    scene.say();
+    let counts = scene.counts();
+    assert!(counts.iter().all(|count| (10..30).contains(count)), "{counts:?}");
+}
+
+/// Those of the app that leaves are reset, and no others.
+#[test]
+fn connections_go_on_whoever_comes_and_goes_and_however_the_nic_spreads_them() {
+    for seed in 0..4 {
+        let mut scene = Scene::new(10 + seed, 3);
+        scene.join(0);
+        scene.connect(12);
+        scene.join(1);
+        scene.say();
+        scene.connect(12);
+        scene.world.fabric.rekey(1);
+        scene.say();
+        scene.join(2);
+        scene.connect(12);
+        (0..3).for_each(|engine| restore(&mut scene.world, Place { host: 1, engine }));
+        scene.world.fabric.rekey(1);
+        scene.say();
+        scene.stop_listening(0);
+        scene.connect(12);
+        scene.say();
+        scene.world.fabric.rekey(1);
+        scene.leave(1);
+        let lost = scene.counts()[1];
+        let is_reset = |client: &&Peer| client.end == Some(Code::Reset);
+        scene.run(|scene| scene.clients.iter().filter(is_reset).count() == lost);
+        assert_eq!(scene.live().count(), 48 - lost);
+        scene.say();
+        scene.connect(12);
+        scene.say();
+        let counts = scene.counts();
+        assert_eq!(counts.iter().sum::<usize>(), 60, "{counts:?}");
+        assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
+    }
+}
+
+/// Whoever watches sees each segment once, wherever it has to go.
+#[test]
+fn a_capture_sees_what_is_passed_on_once() {
+    let mut scene = Scene::new(7, 3);
+    scene.join_at([2, 1]);
+    let mut watcher = scene.world.attach(Place { host: 1, engine: 0 }, SIZES);
+    let filter = vec![format!("tcp dst port {SERVER_PORT}").parse().expect("a filter")];
+    let spec = CaptureSpec { filter, app: None, connection: None };
+    scene.world.open_capture(&watcher, 9, spec).expect("it may");
+    let stranger = Stranger::new(&scene, 5000);
+    for queue in 0..3 {
+        stranger.move_to(&scene, queue);
+        let syn = stranger.frame(Flags::SYN, (1000, 0));
+        stranger.ask(&mut scene, &syn).expect("an answer");
+        assert_eq!(stranger.ask(&mut scene, &[0; 60]), None, "and nothing more");
+        watcher.poll();
+        let seen: Vec<_> = watcher.frames.drain(..).map(|(_, _, frame)| frame).collect();
+        assert!(seen == [syn], "{} times from queue {queue}", seen.len());
+    }
+}
+
+/// At another engine there could be a connection from the same port to the same peer.
+#[test]
+fn nobody_connects_from_a_port_that_others_have() {
+    let mut scene = Scene::new(9, 2);
+    let peer = SocketAddr::new(address(50), CLIENT_PORT);
+    let connect = |scene: &mut Scene, server: usize| {
+        let Server { app, port, .. } = &mut scene.servers[server];
+        app.submit(&Command::TcpConnect { token: 9, port: *port, peer });
+        scene.world.turn();
+        scene.servers[server].app.poll();
+        scene.servers[server].app.tcp.pop_front()
+    };
+    let refused = Completion::TcpConnectFailed { token: 9, code: Code::AddressInUse };
+    scene.join(0);
+    assert_eq!(connect(&mut scene, 0), None, "it is alone, and waits for the neighbour");
+    scene.join(1);
+    for server in 0..2 {
+        assert_eq!(connect(&mut scene, server), Some(refused));
+    }
+    restore(&mut scene.world, Place { host: 1, engine: 1 });
+    assert_eq!(connect(&mut scene, 1), Some(refused));
+    scene.leave(0);
+    assert_eq!(connect(&mut scene, 1), None, "it is alone");
+}
+
+// ---- segments by hand ----
+
+const STRANGER_MAC: MacAddress = [2, 0, 0, 0, 1, 2];
+
+/// A peer that sends what it likes.
+struct Stranger {
+    host: MacAddress,
+    from: SocketAddr,
+}
+
+impl Stranger {
+    fn new(scene: &Scene, port: u16) -> Self {
+        Self { host: scene.world.hosts[1].mac, from: SocketAddr::new(address(77), port) }
+    }
+
+    fn frame(&self, flags: Flags, (sequence, acknowledgement): (u32, u32)) -> Vec<u8> {
+        let repr = Repr { sequence, acknowledgement, flags, window: 1000, ..Repr::default() };
+        segment((self.host, to()), (STRANGER_MAC, self.from), repr)
+    }
+
+    /// What it is answered, if it is within some time: flags and numbers.
+    fn ask(&self, scene: &mut Scene, frame: &[u8]) -> Option<(Flags, u32, u32)> {
+        let queue = scene.world.stranger();
+        queue.transmit(&mut |buffer| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            frame.len()
+        });
+        queue.flush();
+        for _ in 0..1000 {
+            scene.world.turn();
+            let mut answer = None;
+            scene.world.stranger().receive(32, &mut |burst| {
+                let mut segments = burst.iter().filter(|frame| frame[12..14] == [8, 0]);
+                answer = segments.next_back().map(|frame| {
+                    let view = View::new(&frame[34..]).expect("a segment");
+                    let check = Check::Addresses(to().ip(), self.from.ip());
+                    let repr = Repr::parse(&view, check);
+                    let repr = repr.expect("a segment");
+                    (repr.flags, repr.sequence, repr.acknowledgement)
+                });
+            });
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
+    }
+
+    /// Gives the NIC of host 1 another key, until what comes from here goes to another queue.
+    fn move_to(&self, scene: &Scene, engine: usize) {
+        let frame = self.frame(Flags::SYN, (0, 0));
+        while scene.world.fabric.queue_of(1, &frame) != engine {
+            scene.world.fabric.rekey(1);
+        }
+    }
+}
+
+/// RFC 9293, section 3.10.7.4, and RFC 5961, section 4.2: "If the SYN bit is set, irrespective of
+/// the sequence number, TCP MUST send an ACK (also referred to as challenge ACK) to the remote
+/// peer".
+#[test]
+fn a_syn_of_a_peer_that_has_a_connection_elsewhere_is_challenged_there() {
+    let mut scene = Scene::new(5, 3);
+    scene.join_at(0..3);
+    let stranger = Stranger::new(&scene, 5000);
+    for (engine, queue) in [(0, 2), (2, 1), (1, 0)] {
+        stranger.move_to(&scene, engine);
+        let begun = 1000 * (engine as u32 + 1);
+        let syn = stranger.frame(Flags::SYN, (begun, 0));
+        let (flags, number, _) = stranger.ask(&mut scene, &syn).expect("an answer");
+        assert_eq!(flags, Flags::SYN | Flags::ACK);
+        // While it is half-open, the same SYN is answered again with the same number.
+        stranger.move_to(&scene, queue);
+        let again = stranger.ask(&mut scene, &syn).expect("an answer");
+        assert_eq!(again, (Flags::SYN | Flags::ACK, number, begun + 1));
+        let ack = stranger.frame(Flags::ACK, (begun + 1, number.wrapping_add(1)));
+        assert_eq!(stranger.ask(&mut scene, &ack), None, "open");
+        scene.servers[engine].poll();
+        assert_eq!(scene.servers[engine].peers.len(), 1, "at {engine}");
+        let anew = stranger.frame(Flags::SYN, (begun + 500_000, 0));
+        let challenge = (Flags::ACK, number.wrapping_add(1), begun + 1);
+        assert_eq!(stranger.ask(&mut scene, &anew), Some(challenge));
+        // "If the restarted peer ... sends back a RST": it has begun anew.
+        let reset = stranger.frame(Flags::RST, (begun + 1, 0));
+        assert_eq!(stranger.ask(&mut scene, &reset), None);
+        scene.servers[engine].poll();
+        scene.servers[engine].peers.clear();
+    }
+}
+
+/// A peer may begin anew from a port whose last connection is over at another engine, where nobody
+/// listens any more. What is late of the old one is that engine's still.
+#[test]
+fn what_is_over_where_nobody_listens_is_no_obstacle() {
+    let mut scene = Scene::new(8, 2);
+    scene.join_at(0..2);
+    let stranger = Stranger::new(&scene, 5000);
+    stranger.move_to(&scene, 1);
+    let ask = |scene: &mut Scene, flags, numbers| {
+        let frame = stranger.frame(flags, numbers);
+        stranger.ask(scene, &frame)
+    };
+    let (_, number, _) = ask(&mut scene, Flags::SYN, (1000, 0)).expect("an answer");
+    let next = number.wrapping_add(1);
+    assert_eq!(ask(&mut scene, Flags::ACK, (1001, next)), None, "open");
+    scene.servers[1].poll();
+    let connection = *scene.servers[1].peers.keys().next().expect("accepted");
+    scene.servers[1].app.submit(&Command::TcpClose { connection, abort: false });
+    scene.stop_listening(1);
+    let fin = Flags::FIN | Flags::ACK;
+    let acknowledged = (Flags::ACK, next.wrapping_add(1), 1002);
+    assert_eq!(ask(&mut scene, fin, (1001, next.wrapping_add(1))), Some(acknowledged));
+    assert_eq!(ask(&mut scene, fin, (1001, next.wrapping_add(1))), Some(acknowledged), "again");
+    let (flags, _, acknowledgement) = ask(&mut scene, Flags::SYN, (9000, 0)).expect("an answer");
+    assert_eq!((flags, acknowledgement), (Flags::SYN | Flags::ACK, 9001));
+}
+
+/// Who has begun to connect to a listener that goes is accepted by one at another engine.
+#[test]
+fn what_is_half_open_is_anothers_when_its_listener_goes() {
+    for (port, gives_port_up) in [(5000, false), (5001, true)] {
+        let mut scene = Scene::new(8, 3);
+        scene.join_at(0..2);
+        let stranger = Stranger::new(&scene, port);
+        stranger.move_to(&scene, 1);
+        let syn = stranger.frame(Flags::SYN, (1000, 0));
+        let (_, number, _) = stranger.ask(&mut scene, &syn).expect("an answer");
+        match gives_port_up {
+            true => scene.leave(1),
+            false => scene.stop_listening(1),
+        }
+        restore(&mut scene.world, Place { host: 1, engine: 0 });
+        stranger.move_to(&scene, 2);
+        let ack = stranger.frame(Flags::ACK, (1001, number.wrapping_add(1)));
+        assert_eq!(stranger.ask(&mut scene, &ack), None, "it is not reset");
+        scene.servers[0].poll();
+        assert_eq!(scene.servers[0].peers.len(), 1);
+    }
+}
+
+/// What nobody knows is refused once, by whoever is asked last.
+#[test]
+fn what_is_nobodys_is_reset_once() {
+    let mut scene = Scene::new(6, 3);
+    scene.join_at(0..3);
+    let stranger = Stranger::new(&scene, 5000);
+    let ack = stranger.frame(Flags::ACK, (7, 9));
+    let unknown = |scene: &mut Scene| -> u64 {
+        let at = |engine| Place { host: 1, engine };
+        (0..3).map(|engine| scene.world.counter(at(engine), "segments_unknown")).sum()
+    };
+    assert_eq!(stranger.ask(&mut scene, &ack), Some((Flags::RST, 9, 0)));
+    let reset = stranger.frame(Flags::RST, (7, 9));
+    assert_eq!(stranger.ask(&mut scene, &reset), None);
+    (0..3).for_each(|server| scene.stop_listening(server));
+    let syn = stranger.frame(Flags::SYN, (7, 0));
+    let before = unknown(&mut scene);
+    assert_eq!(stranger.ask(&mut scene, &syn), Some((Flags::RST | Flags::ACK, 0, 8)));
+    assert_eq!(unknown(&mut scene), before + 1);
+}
+
+/// What is noted of another engine cannot be this one's, or that of none.
+#[test]
+fn a_saved_port_of_an_engine_that_there_is_not_is_refused() {
+    for engine in [0, 1, 2] {
+        let mut scene = Scene::new(2, 2);
+        scene.join(0);
+        let restored = scene.world.restore(Place { host: 1, engine: 1 }, |mut state| {
+            state.tcp.noted[0].engine = engine;
+            state
+        });
+        assert_eq!(restored.is_ok(), engine == 0, "{restored:?}");
+        std::mem::forget(scene.world); // an engine that was refused is gone
+    }
+}
