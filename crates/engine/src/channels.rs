@@ -7,6 +7,7 @@ mod connection;
 mod early;
 mod line;
 mod parking;
+mod posts;
 mod slots;
 mod state;
 
@@ -15,7 +16,8 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Completion, Violation};
 use clearway_transport::{
-    App, Arrived, Buffer, FlowKey, Operated, Order, Outbound, Owner, Reason, StreamKey, Undelivered,
+    App, Arrived, Buffer, Delivered, FlowKey, Operated, Order, Outbound, Owner, Reason, Room,
+    StreamKey, Undelivered,
 };
 
 use crate::control::PingFailure;
@@ -24,6 +26,8 @@ pub(crate) use channel::Channel;
 pub use connection::Held;
 pub(crate) use connection::{Bearer, Connection, Local, Stage};
 use parking::Attention;
+pub use posts::PostState;
+use posts::number_of;
 pub(crate) use slots::SlotQueue;
 pub(crate) use state::Ends;
 
@@ -42,6 +46,10 @@ counters! {
         /// Of these, messages between two apps of this host.
         messages_local: Messages,
             "when apps of one host talk to each other", "nothing: this is traffic";
+        /// Of these, messages in buffers that apps had posted.
+        messages_placed: Messages,
+            "when a large message comes on a connection behind which its app has posted buffers",
+            "nothing: this is traffic";
         /// Messages of apps of this host that could not leave before their deadline.
         messages_dropped: Messages,
             "when an app sends messages with deadlines, and the peer's app, or the network, does \
@@ -265,13 +273,20 @@ impl App for Channels {
 
     #[inline]
     fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
-        if let Some(channel) = self.channel(owner.channel) {
-            channel.end.write(to_channel(buffer), at, bytes);
+        let Some(channel) = self.channel(owner.channel) else { return };
+        match number_of(buffer) {
+            None => channel.end.write(to_channel(buffer), at, bytes),
+            Some(number) => channel.write_posted(number, at, bytes),
         }
     }
 
-    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
-        self.channel(owner.channel)?.begin(owner.connection, length, order)
+    fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer> {
+        let channel = self.channel(owner.channel)?;
+        let posted = match room {
+            Room::Posted => channel.begin_posted(owner.connection, length, order),
+            Room::Pool => None,
+        };
+        posted.or_else(|| channel.begin(owner.connection, length, order))
     }
 
     fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
@@ -297,11 +312,17 @@ impl App for Channels {
     }
 
     #[inline]
-    fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered {
         self.counters.messages_delivered += 1;
+        let posted = number_of(buffer);
+        self.counters.messages_placed += u64::from(posted.is_some());
         if let Some(channel) = self.channel(owner.channel) {
-            channel.deliver(owner.connection, buffer);
+            match posted {
+                None => channel.deliver(owner.connection, buffer),
+                Some(number) => channel.place(number, buffer.length),
+            }
         }
+        if posted.is_some() { Delivered::Released } else { Delivered::Held }
     }
 
     #[inline]

@@ -16,7 +16,7 @@ use clearway_nic::MacAddress;
 use clearway_transport::{EndpointState, Owner};
 use serde::{Deserialize, Serialize};
 
-use crate::channels::Held;
+use crate::channels::{Held, PostState};
 use crate::frames::VifTexts;
 use crate::host::HostState;
 use crate::messages::{ResolvingState, SharedWay};
@@ -25,7 +25,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 16;
+pub const STATE_VERSION: u32 = 17;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,6 +157,8 @@ pub struct ChannelState {
     pub to_copy: Vec<u32>,
     /// See `copying`.
     pub unsharing: Vec<(u64, u64, u64)>,
+    /// Buffers that it has posted, those of each connection in their order.
+    pub posts: Vec<PostState>,
 }
 
 /// A connection.
