@@ -50,7 +50,7 @@ reasons! {
     NoConnection = 3, "there is no such open connection; connect first";
     NoMemory = 4, "the channel has no memory of that number; add it first";
     OutOfBounds = 5, "it reaches beyond the memory; check where it starts, and its length";
-    Size = 6, "no message goes into a buffer of that size; post more than 16 KiB, and up to 8 MiB";
+    Size = 6, "no message goes into a buffer of that size; post more than 8 KiB, and up to 8 MiB";
     Overlaps = 7, "another posted buffer lies there; wait for the end of that, or post another";
     TooMany = 8,
         "64 buffers of the connection, or 16384 of the channel, are posted; wait for the end of one";

@@ -33,6 +33,9 @@ pub struct Reattached {
     /// Memory of before that was added, and what it is called now; or why there is none. It is a
     /// copy, elsewhere ([`Channel::memory`]), and nothing of it is shared yet.
     pub memories: Vec<(MemoryId, Result<MemoryId, Error>)>,
+    /// Buffers that were posted and had no end: the connection of before, and the tag. They are the
+    /// app's again, and a part of a message may lie in them.
+    pub posts: Vec<(ConnectionId, u64)>,
     /// Messages that had come and were not taken: they are lost.
     pub messages_unread: usize,
 }
@@ -87,6 +90,7 @@ impl Channel {
             told.connections.push(Reconnected { was, peer, now, messages_unacknowledged });
         }
         told.vifs = self.vifs.ids();
+        told.posts = self.posts.outstanding();
         told.messages_unread = self.unread();
         self.move_to(fresh)?;
         Ok(told)

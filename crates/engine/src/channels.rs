@@ -14,7 +14,7 @@ mod state;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, counters};
-use clearway_channel::{Code, Completion, Violation};
+use clearway_channel::{Code, Completion, SMALL_MESSAGE_BYTES_MAX, Violation};
 use clearway_transport::{
     App, Arrived, Buffer, Delivered, FlowKey, Operated, Order, Outbound, Owner, Reason, Room,
     StreamKey, Undelivered,
@@ -258,6 +258,19 @@ impl Channels {
     }
 }
 
+impl Channels {
+    /// A whole message has come, in a packet, that may go into a posted buffer.
+    #[cold]
+    fn receive_large(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        let channel = self.channel(owner.channel)?;
+        let (slot, length) = (owner.connection, bytes.len() as u32);
+        let posted = channel.begin_posted(slot, length, Order::Due);
+        let buffer = posted.or_else(|| channel.allocate(slot, length))?;
+        self.write(owner, buffer, 0, bytes);
+        Some(self.deliver(owner, buffer))
+    }
+}
+
 impl App for Channels {
     #[inline]
     fn read(&self, owner: Owner, offset: u32, into: &mut [u8]) {
@@ -302,13 +315,13 @@ impl App for Channels {
     }
 
     #[inline]
-    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> bool {
-        let is_received = match self.channel(owner.channel) {
-            Some(channel) => channel.receive(owner.connection, bytes),
-            None => false,
-        };
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        if bytes.len() > SMALL_MESSAGE_BYTES_MAX as usize {
+            return self.receive_large(owner, bytes);
+        }
+        let is_received = self.channel(owner.channel)?.receive(owner.connection, bytes);
         self.counters.messages_delivered += u64::from(is_received);
-        is_received
+        is_received.then_some(Delivered::Held)
     }
 
     #[inline]

@@ -125,14 +125,14 @@ fn large_messages_go_into_posted_buffers() {
         pair.post(8, 2 * LARGE + 3, LARGE);
         pair.send(b"small");
         pair.send(&pattern(LARGE));
-        pair.send(&pattern(16 << 10));
+        pair.send(&pattern(8 << 10));
         pair.send(&pattern(40_000)[1..]);
         for _ in 0..20 {
             pair.world.turn();
             (0..2).for_each(|host| restore(&mut pair.world, host));
         }
         assert_eq!(pair.receive(), b"small");
-        assert_eq!(pair.receive(), pattern(16 << 10), "that is small, too");
+        assert_eq!(pair.receive(), pattern(8 << 10), "that is small, too");
         assert_eq!(pair.next_end(), (7, Ok(LARGE as u32)));
         assert_eq!(pair.memory(0, LARGE), pattern(LARGE));
         assert_eq!(pair.next_end(), (8, Ok(39_999)));
@@ -304,7 +304,7 @@ fn wrong_posts_are_refused() {
     let all = RECEIVER.shared_bytes as usize;
     for (start, bytes, why) in [
         (0, 0, Unposted::Size),
-        (0, 16 << 10, Unposted::Size),
+        (0, 8 << 10, Unposted::Size),
         (0, (8 << 20) + 1, Unposted::Size),
         (0, usize::MAX, Unposted::Size),
         (all, LARGE, Unposted::OutOfBounds),

@@ -188,12 +188,11 @@ pub trait App {
     fn allocate(&mut self, owner: Owner, length: u32) -> Option<Buffer>;
 
     /// A whole message has come whose turn it is: [`App::allocate`], [`App::write`] and
-    /// [`App::deliver`] in one. False if there is no room now.
-    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> bool {
-        let Some(buffer) = self.allocate(owner, bytes.len() as u32) else { return false };
+    /// [`App::deliver`] in one. `None` if there is no room now.
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        let buffer = self.allocate(owner, bytes.len() as u32)?;
         self.write(owner, buffer, 0, bytes);
-        self.deliver(owner, buffer);
-        true
+        Some(self.deliver(owner, buffer))
     }
 
     /// A buffer for a message that is not complete yet, or whose turn has not come. The peer

@@ -158,11 +158,13 @@ impl Incoming {
         // The usual case: the one that is due, in one piece.
         let positions = MESSAGE_OVERHEAD + bytes.len() as u64;
         self.check_limit(positions)?;
-        if !app.receive(owner, bytes) {
-            return Err(self.turn_away(self.next));
-        }
+        let delivered = app.receive(owner, bytes);
+        let delivered = delivered.ok_or_else(|| self.turn_away(self.next))?;
         self.received += positions;
         self.next += 1;
+        if delivered == Delivered::Released {
+            self.release(1, bytes.len() as u64);
+        }
         if !self.partial.is_empty() | self.ahead.is_some() {
             self.deliver_ready(app, owner)?;
         }
