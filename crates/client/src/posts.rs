@@ -58,10 +58,12 @@ impl Posts {
         }
     }
 
-    /// Connection and tag of each that has had no end.
-    pub(crate) fn outstanding(&self) -> Vec<(ConnectionId, u64)> {
-        let each = |(post, count): (&(ConnectionId, u64), &usize)| vec![*post; *count];
-        self.outstanding.iter().flat_map(each).collect()
+    /// The daemon is gone: all have their ends.
+    fn end_all(&mut self) {
+        for ((connection, tag), count) in std::mem::take(&mut self.outstanding) {
+            let end = PostEnd { connection, tag, outcome: Err(Unposted::Ended) };
+            self.passed.extend(std::iter::repeat_n(end, count));
+        }
     }
 }
 
@@ -137,6 +139,15 @@ impl Channel {
     #[must_use]
     pub fn posts_outstanding(&self) -> usize {
         self.posts.outstanding.values().sum()
+    }
+
+    /// What is known of buffers when the daemon has gone: those ends that the app was not told of.
+    pub(crate) fn ended_posts(&mut self) -> Posts {
+        let told = std::iter::from_fn(|| self.next_end_in_inbox()).collect::<Vec<_>>();
+        let mut posts = std::mem::take(&mut self.posts);
+        posts.passed.extend(told);
+        posts.end_all();
+        posts
     }
 
     /// The daemon tells of the end of a buffer.

@@ -33,9 +33,6 @@ pub struct Reattached {
     /// Memory of before that was added, and what it is called now; or why there is none. It is a
     /// copy, elsewhere ([`Channel::memory`]), and nothing of it is shared yet.
     pub memories: Vec<(MemoryId, Result<MemoryId, Error>)>,
-    /// Buffers that were posted and had no end: the connection of before, and the tag. They are the
-    /// app's again, and a part of a message may lie in them.
-    pub posts: Vec<(ConnectionId, u64)>,
     /// Messages that had come and were not taken: they are lost.
     pub messages_unread: usize,
 }
@@ -60,7 +57,8 @@ impl Channel {
     /// for a daemon, listens again on all ports, and connects again to all peers to whom the app
     /// had connected. Tells what was lost. The descriptor for event loops stays the same. Memory of
     /// the app's own ([`Channel::add_memory`]) is copied, since it is sealed for the daemon that
-    /// had it; what other threads write to it meanwhile may be missing in the copy.
+    /// had it; what other threads write to it meanwhile may be missing in the copy. Buffers that were
+    /// posted have their ends, of the connections of before ([`Channel::next_posted`]).
     pub fn reattach(&mut self, timeout: Option<Duration>) -> Result<Reattached, Error> {
         if self.host.is_embedded() {
             let message = "an engine inside the app does not come back; open another".to_owned();
@@ -90,7 +88,6 @@ impl Channel {
             told.connections.push(Reconnected { was, peer, now, messages_unacknowledged });
         }
         told.vifs = self.vifs.ids();
-        told.posts = self.posts.outstanding();
         told.messages_unread = self.unread();
         self.move_to(fresh)?;
         Ok(told)
@@ -144,6 +141,7 @@ impl Channel {
         watch(&self.descriptors, &fresh.end, &fresh.host)?;
         std::mem::swap(&mut self.descriptors, &mut fresh.descriptors);
         fresh.token_next = self.token_next;
+        fresh.posts = self.ended_posts();
         *self = fresh;
         Ok(())
     }
