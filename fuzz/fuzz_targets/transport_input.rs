@@ -3,13 +3,13 @@
 //! what is behind those checks is reached.
 #![no_main]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, Time};
 use clearway_transport::{
-    App, Arrival, Buffer, Config, Endpoint, Order, Owner, Reason, StreamKey, Undelivered,
-    Unfinished,
+    App, Arrival, Buffer, Config, Delivered, Endpoint, Order, Owner, Reason, Room, StreamKey,
+    Undelivered, Unfinished,
 };
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{HEADER_LENGTH, seal};
@@ -17,6 +17,8 @@ use libfuzzer_sys::fuzz_target;
 
 const POOL_BYTES: usize = 1 << 20;
 const WINDOW: u64 = 64 * 1024;
+/// Larger messages may go into posted buffers.
+const POSTED_BYTES_MIN: u32 = 100;
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const OWNER: Owner = Owner { channel: 0, connection: 0 };
 
@@ -28,6 +30,9 @@ struct TestApp {
     begun: BTreeMap<u32, Order>,
     used: usize,
     next: u32,
+    /// Buffers that are posted, and those that messages are coming into.
+    posts: u32,
+    posted: BTreeSet<u32>,
     delivered: Vec<Buffer>,
     accepted: Option<StreamKey>,
 }
@@ -40,9 +45,21 @@ impl TestApp {
             begun: BTreeMap::new(),
             used: 0,
             next: 0,
+            posts: 2,
+            posted: BTreeSet::new(),
             delivered: Vec::new(),
             accepted: None,
         }
+    }
+
+    /// A posted buffer has had its end, and is posted anew.
+    fn is_over(&mut self, buffer: Buffer) -> bool {
+        let was_posted = self.posted.remove(&buffer.id);
+        if was_posted {
+            assert_eq!(self.buffers.remove(&buffer.id), Some(buffer.length));
+            self.posts += 1;
+        }
+        was_posted
     }
 
     fn release(&mut self, buffer: Buffer) {
@@ -66,7 +83,15 @@ impl App for TestApp {
         Some(Buffer { id: self.next, offset: 0, length })
     }
 
-    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
+    fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer> {
+        if room == Room::Posted && length > POSTED_BYTES_MIN && self.posts > 0 {
+            self.posts -= 1;
+            self.next += 1;
+            self.buffers.insert(self.next, length);
+            self.begun.insert(self.next, order);
+            self.posted.insert(self.next);
+            return Some(Buffer { id: self.next, offset: 0, length });
+        }
         if !self.unfinished.allows(PEER, length, order) {
             return None;
         }
@@ -78,7 +103,9 @@ impl App for TestApp {
 
     fn finish(&mut self, _: Owner, buffer: Buffer, order: Order) {
         assert_eq!(self.begun.remove(&buffer.id), Some(order));
-        self.unfinished.end(PEER, buffer.length, order);
+        if !self.posted.contains(&buffer.id) {
+            self.unfinished.end(PEER, buffer.length, order);
+        }
     }
 
     fn write(&mut self, _: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
@@ -88,13 +115,20 @@ impl App for TestApp {
 
     fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order) {
         self.finish(owner, buffer, order);
+        if self.is_over(buffer) {
+            return;
+        }
         self.release(buffer);
     }
 
-    fn deliver(&mut self, _: Owner, buffer: Buffer) {
+    fn deliver(&mut self, _: Owner, buffer: Buffer) -> Delivered {
         assert!(!self.begun.contains_key(&buffer.id));
         assert!(self.buffers.contains_key(&buffer.id));
+        if self.is_over(buffer) {
+            return Delivered::Released;
+        }
         self.delivered.push(buffer);
+        Delivered::Held
     }
 
     fn sent(&mut self, _: Owner, _: u32) {}

@@ -174,6 +174,26 @@ enum clearway_status {
   CLEARWAY_STATUS_NO_MEMORY = 40,
 };
 
+/* Why no message lies in a posted buffer. */
+enum clearway_unposted {
+  /* The app has taken it back; nothing was written into it. */
+  CLEARWAY_UNPOSTED_CANCELLED = 1,
+  /* The connection has ended; a part of a message may lie in it; connect again, and post anew. */
+  CLEARWAY_UNPOSTED_ENDED = 2,
+  /* There is no such open connection; connect first. */
+  CLEARWAY_UNPOSTED_NO_CONNECTION = 3,
+  /* The channel has no memory of that number; add it first. */
+  CLEARWAY_UNPOSTED_NO_MEMORY = 4,
+  /* It reaches beyond the memory; check where it starts, and its length. */
+  CLEARWAY_UNPOSTED_OUT_OF_BOUNDS = 5,
+  /* No message goes into a buffer of that size; post more than 8 KiB, and up to 8 MiB. */
+  CLEARWAY_UNPOSTED_SIZE = 6,
+  /* Another posted buffer lies there; wait for the end of that, or post another. */
+  CLEARWAY_UNPOSTED_OVERLAPS = 7,
+  /* 64 buffers of the connection, or 16384 of the channel, are posted; wait for the end of one. */
+  CLEARWAY_UNPOSTED_TOO_MANY = 8,
+};
+
 
 /**
  * What is over after a failure.
@@ -302,6 +322,11 @@ typedef enum clearway_event_kind {
    * `connection`, and in `token` how many.
    */
   CLEARWAY_EVENT_SKIPPED = 18,
+  /**
+   * A posted buffer is the app's again: `connection`, and in `token` its tag.
+   * clearway_next_posted gives its end, at once.
+   */
+  CLEARWAY_EVENT_POSTED = 19,
 } clearway_event_kind;
 
 /**
@@ -660,6 +685,28 @@ typedef struct clearway_writable {
    */
   uint64_t reserved[5];
 } clearway_writable;
+
+/**
+ * The end of a posted buffer: it is the app's again.
+ */
+typedef struct clearway_posted {
+  /**
+   * The connection behind which it was posted.
+   */
+  uint64_t connection;
+  /**
+   * The app's name for it.
+   */
+  uint64_t tag;
+  /**
+   * Bytes of the message that lies in it, from its start; 0 if none does.
+   */
+  uint64_t length;
+  /**
+   * 0 if a message lies in it; else one of enum clearway_unposted: why none does.
+   */
+  uint32_t unposted;
+} clearway_posted;
 
 /**
  * How a TCP port is taken. All zeros is as clearway_tcp_listen has it; new fields are added at the
@@ -1028,7 +1075,7 @@ typedef struct clearway_event {
   uint64_t connection;
   /**
    * From clearway_start_connect, clearway_start_open_stream, clearway_start_operation or
-   * clearway_send_within; or how many messages were dropped.
+   * clearway_send_within; or how many messages were dropped; or the tag of clearway_post.
    */
   uint64_t token;
   /**
@@ -1397,6 +1444,49 @@ void clearway_discard(struct clearway_writable *writable);
 int clearway_flush(struct clearway_channel *channel);
 
 /**
+ * Posts a buffer behind a connection or stream: `length` bytes at `offset` of a memory of the
+ * channel, 0 for its own (clearway_shared_memory) or one of clearway_add_memory. A message of more
+ * than 8 KiB that comes there goes into the first posted buffer that it fits, whatever the state of
+ * the receive pool; smaller ones, and those that fit none, are received as ever. A buffer has more
+ * than 8 KiB and up to 8 MiB, and overlaps no other that is posted; up to 64 of a connection are at
+ * a time, and 16384 of a channel. It is not touched until its end, of which clearway_next_posted
+ * tells with this `tag`, which need not be the only one of its kind. Waits for room for the
+ * command, and for nothing else. Returns 0 or a negative error code: CLEARWAY_CLOSED if the
+ * connection is not open, CLEARWAY_INVALID if the buffer is of another size, or not in such a
+ * memory. What only the daemon finds wrong, the buffer's end tells.
+ */
+int clearway_post(struct clearway_channel *channel,
+                  uint64_t connection,
+                  uint64_t memory,
+                  uint64_t offset,
+                  uint64_t length,
+                  uint64_t tag);
+
+/**
+ * Takes the first buffer of this tag back that is posted behind the connection and has no message
+ * coming into it: its end tells that it is the app's again (CLEARWAY_UNPOSTED_CANCELLED). If there
+ * is none nothing happens: it has had its end, or will have it when the message is there. Returns 0
+ * or a negative error code.
+ */
+int clearway_unpost(struct clearway_channel *channel, uint64_t connection, uint64_t tag);
+
+/**
+ * Waits up to `timeout_ns` for the next end of a posted buffer, of any connection, and stores it.
+ * Each has one, also if the app has closed the connection, and after clearway_reattach. Ends have
+ * their place among messages in clearway_next_event (CLEARWAY_EVENT_POSTED), and calls that only
+ * receive messages leave them for this one. Returns 0 or a negative error code.
+ */
+int clearway_next_posted(struct clearway_channel *channel,
+                         int64_t timeout_ns,
+                         struct clearway_posted *posted);
+
+/**
+ * Why no message lies in a buffer, in words, with what to do about it. Never NULL; valid for ever.
+ * For numbers that are none of enum clearway_unposted it says so.
+ */
+const char *clearway_unposted_text(uint32_t unposted);
+
+/**
  * Takes TCP port `port` of `address` (NULL: of all addresses of the host), which nobody else on
  * this host has then, neither an app nor the kernel's programs, and accepts connections there;
  * `backlog` of them may wait for the engine (0: 1024, the most is 4096). An address is written as
@@ -1721,7 +1811,7 @@ int clearway_memory_again(struct clearway_channel *channel,
 /**
  * Takes memory of the app's own back, and unmaps it where clearway_add_memory has told. Its
  * regions are unshared before. Returns 0 or a negative error code: CLEARWAY_INVALID if a region is
- * still shared in it, or there is no such memory.
+ * still shared in it, or a buffer posted (clearway_unpost), or there is no such memory.
  */
 int clearway_remove_memory(struct clearway_channel *channel, uint64_t memory);
 

@@ -62,6 +62,9 @@ pub enum clearway_event_kind {
     /// The peer has dropped messages that would have come next (clearway_tell_skipped):
     /// `connection`, and in `token` how many.
     CLEARWAY_EVENT_SKIPPED = 18,
+    /// A posted buffer is the app's again: `connection`, and in `token` its tag.
+    /// clearway_next_posted gives its end, at once.
+    CLEARWAY_EVENT_POSTED = 19,
 }
 
 /// Something that happened. Fields that its kind does not name are zero.
@@ -75,7 +78,7 @@ pub struct clearway_event {
     /// The connection.
     pub connection: u64,
     /// From clearway_start_connect, clearway_start_open_stream, clearway_start_operation or
-    /// clearway_send_within; or how many messages were dropped.
+    /// clearway_send_within; or how many messages were dropped; or the tag of clearway_post.
     pub token: u64,
     /// From clearway_listen, or the TCP port from clearway_tcp_listen.
     pub listener: u32,
@@ -172,6 +175,11 @@ impl clearway_event {
             Event::Skipped { connection, messages } => {
                 (told.connection, told.token) = (connection.as_u64(), messages.into());
                 Kind::CLEARWAY_EVENT_SKIPPED
+            }
+            Event::PostEnded(end) => {
+                (told.connection, told.token) = (end.connection.as_u64(), end.tag);
+                held.told.posted.push_back(end);
+                Kind::CLEARWAY_EVENT_POSTED
             }
             Event::Closed { connection, code } => {
                 (told.connection, told.code) = (connection.as_u64(), code.as_i32());

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_client::{
-    Answer, Channel, Frames, Message, Notified, Operated, Request, SendBuffer, TcpBytes,
+    Answer, Channel, Frames, Message, Notified, Operated, PostEnd, Request, SendBuffer, TcpBytes,
 };
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
@@ -66,6 +66,7 @@ pub(crate) struct Held {
 pub(crate) struct Told {
     pub(crate) operated: VecDeque<Operated>,
     pub(crate) notified: VecDeque<Notified>,
+    pub(crate) posted: VecDeque<PostEnd>,
 }
 
 /// What was released elsewhere.

@@ -19,6 +19,7 @@ mod held;
 mod message;
 mod operation;
 mod pointer;
+mod posts;
 mod streams;
 mod tcp;
 mod vif;
@@ -53,6 +54,9 @@ pub use operation::{
     clearway_operation, clearway_operation_kind, clearway_region_options, clearway_remove_memory,
     clearway_right, clearway_share, clearway_shared_memory, clearway_start_operation,
     clearway_start_vector, clearway_status_text, clearway_unshare, clearway_vector_entry,
+};
+pub use posts::{
+    clearway_next_posted, clearway_post, clearway_posted, clearway_unpost, clearway_unposted_text,
 };
 pub use streams::{
     clearway_accept_stream, clearway_open_stream, clearway_set_priority, clearway_set_unordered,

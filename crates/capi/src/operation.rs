@@ -312,7 +312,7 @@ pub unsafe extern "C" fn clearway_memory_again(
 
 /// Takes memory of the app's own back, and unmaps it where clearway_add_memory has told. Its
 /// regions are unshared before. Returns 0 or a negative error code: CLEARWAY_INVALID if a region is
-/// still shared in it, or there is no such memory.
+/// still shared in it, or a buffer posted (clearway_unpost), or there is no such memory.
 ///
 /// # Safety
 /// `channel` is NULL or valid; nobody uses the memory where it was mapped.

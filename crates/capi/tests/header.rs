@@ -9,13 +9,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cbindgen::Style;
-use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal, OperationStatus};
+use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal, OperationStatus, Unposted};
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "attach",
     "connect",
     "streams",
     "message",
+    "posts",
     "tcp",
     "vif",
     "operation",
@@ -100,6 +101,12 @@ fn codes() -> String {
     for status in OperationStatus::ALL {
         let (comment, name) = (comment(status.text()), shouting(status.name()));
         writeln!(text, "{comment}\n  CLEARWAY_STATUS_{name} = {},", *status as u8).unwrap();
+    }
+    text.push_str("};\n\n/* Why no message lies in a posted buffer. */\n");
+    text.push_str("enum clearway_unposted {\n");
+    for why in Unposted::ALL {
+        let (comment, name) = (comment(why.text()), shouting(why.name()));
+        writeln!(text, "{comment}\n  CLEARWAY_UNPOSTED_{name} = {},", *why as u8).unwrap();
     }
     text.push_str("};\n");
     text

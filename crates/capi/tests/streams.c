@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#define SHARED_BYTES (1 << 20)
+
 static const int64_t SECOND = 1000000000;
 
 #define CHECK(condition)                                                                     \
@@ -20,6 +22,7 @@ static clearway_channel *attach(const char *socket) {
     clearway_options options = {0};
     options.size = sizeof options;
     options.socket = socket;
+    options.shared_bytes = SHARED_BYTES;
     clearway_channel *channel = NULL;
     CHECK(clearway_attach("streams", &options, &channel) == 0);
     return channel;
@@ -84,6 +87,63 @@ static void deadlines(clearway_channel *client, uint64_t near, clearway_channel 
     }
 }
 
+/* Large messages go into buffers that the server has posted, of which each has one end; others are
+ * received as ever. */
+static void posted(clearway_channel *client, uint64_t near, clearway_channel *server,
+                   uint64_t far) {
+    enum { LARGE = 200000, BYTES = 300000 };
+    static char bytes[LARGE];
+    clearway_event event;
+    clearway_posted end;
+    void *memory = NULL;
+    size_t length = 0;
+    CHECK(clearway_shared_memory(server, &memory, &length) == 0 && length == SHARED_BYTES);
+    memset(bytes, 7, sizeof bytes);
+    for (uint64_t tag = 1; tag <= 3; tag++)
+        CHECK(clearway_post(server, far, 0, (tag - 1) * BYTES, BYTES, tag) == 0);
+    CHECK(clearway_next_posted(server, 0, &end) == CLEARWAY_WOULD_BLOCK);
+    CHECK(clearway_unpost(server, far, 2) == 0);
+    CHECK(clearway_next_posted(server, 10 * SECOND, &end) == 0);
+    CHECK(end.connection == far && end.tag == 2 && end.unposted == CLEARWAY_UNPOSTED_CANCELLED);
+    CHECK(clearway_send(client, near, bytes, LARGE, SECOND) == 0);
+    CHECK(clearway_send(client, near, "small", 5, SECOND) == 0);
+    CHECK(clearway_send(client, near, bytes, LARGE, SECOND) == 0);
+    next(server, CLEARWAY_EVENT_POSTED, &event);
+    CHECK(event.connection == far && event.token == 1);
+    next(server, CLEARWAY_EVENT_MESSAGE, &event);
+    CHECK(event.message.length == 5);
+    clearway_release(server, &event.message);
+    for (uint64_t tag = 1; tag <= 3; tag += 2) {
+        CHECK(clearway_next_posted(server, 10 * SECOND, &end) == 0);
+        CHECK(end.connection == far && end.tag == tag && end.unposted == 0);
+        CHECK(end.length == LARGE);
+        CHECK(!memcmp((char *)memory + (tag - 1) * BYTES, bytes, LARGE));
+    }
+    CHECK(clearway_send(client, near, bytes, LARGE, SECOND) == 0);
+    next(server, CLEARWAY_EVENT_MESSAGE, &event);
+    CHECK(event.message.length == LARGE);
+    clearway_release(server, &event.message);
+
+    CHECK(clearway_post(NULL, far, 0, 0, BYTES, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_post(server, far + 77, 0, 0, BYTES, 1) == CLEARWAY_CLOSED);
+    CHECK(clearway_post(server, far, 5, 0, BYTES, 1) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "add it first") != NULL);
+    CHECK(clearway_post(server, far, 0, 0, 8192, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_post(server, far, 0, SHARED_BYTES, BYTES, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_post(server, far, 0, UINT64_MAX - 5, BYTES, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_next_posted(server, 0, NULL) == CLEARWAY_WOULD_BLOCK);
+    CHECK(clearway_next_posted(NULL, 0, &end) == CLEARWAY_INVALID);
+    CHECK(clearway_unpost(NULL, far, 1) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_unposted_text(CLEARWAY_UNPOSTED_OVERLAPS), "another") != NULL);
+    CHECK(strstr(clearway_unposted_text(77), "header") != NULL);
+
+    /* It ends with the connection, and overlaps no other. */
+    CHECK(clearway_post(server, far, 0, 0, BYTES, 4) == 0);
+    CHECK(clearway_post(server, far, 0, BYTES - 1, BYTES, 5) == 0);
+    CHECK(clearway_next_posted(server, 10 * SECOND, &end) == 0);
+    CHECK(end.tag == 5 && end.unposted == CLEARWAY_UNPOSTED_OVERLAPS && end.length == 0);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 4);
     clearway_channel *server = attach(arguments[1]), *client = attach(arguments[2]);
@@ -140,6 +200,7 @@ int main(int count, char **arguments) {
     CHECK(clearway_set_unordered(NULL, near) == CLEARWAY_INVALID);
 
     deadlines(client, near, server, far);
+    posted(client, near, server, far);
 
     /* What cannot be. */
     CHECK(clearway_open_stream(client, stream, SECOND, NULL) == CLEARWAY_INVALID);
@@ -167,6 +228,10 @@ int main(int count, char **arguments) {
     next(client, CLEARWAY_EVENT_CLOSED, &event);
     CHECK(event.connection == stream && event.code == CLEARWAY_CLOSED);
     next(server, CLEARWAY_EVENT_CLOSED, &event);
+    next(server, CLEARWAY_EVENT_POSTED, &event);
+    clearway_posted end;
+    CHECK(clearway_next_posted(server, 0, &end) == 0);
+    CHECK(end.connection == far && end.tag == 4 && end.unposted == CLEARWAY_UNPOSTED_ENDED);
     next(server, CLEARWAY_EVENT_CLOSED, &event);
     CHECK(event.connection == far && event.code == CLEARWAY_CLOSED);
     CHECK(clearway_detach(client, 10 * SECOND) == 0);

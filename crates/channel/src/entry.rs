@@ -391,6 +391,42 @@ entries! {
                 is_told: bool
             }
         }
+        /// Lines up a piece of any memory of the channel for a large message of a connection. It is
+        /// the engine's until `Placed` or `Unposted` tells of its end.
+        POST = 25 => Post {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// The app's name for it, which need not be the only one of it.
+                tag: u64
+            }
+            3 {
+                /// Which memory: 0 for the channel's own, or the number of one that was added.
+                memory: u64
+            }
+            4 {
+                /// Where the piece starts in it.
+                start: u64
+            }
+            5 {
+                /// Bytes of it.
+                bytes: u64
+            }
+        }
+        /// Takes back the first buffer of this tag that is posted on a connection and has no message
+        /// coming into it: `Unposted` answers. If there is none, nothing does.
+        UNPOST = 26 => Unpost {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// The tag.
+                tag: u64
+            }
+        }
     }
 }
 
@@ -750,6 +786,38 @@ entries! {
             2 {
                 /// How many.
                 messages: u32
+            }
+        }
+        /// A message has arrived in a posted buffer, which is the app's again.
+        PLACED = 24 => Placed {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// The tag of the buffer.
+                tag: u64
+            }
+            3 {
+                /// Bytes of the message, from the start of the buffer.
+                length: u32,
+                /// Finished sends so far.
+                sent: u32
+            }
+        }
+        /// A posted buffer is the app's again without a message.
+        UNPOSTED = 25 => Unposted {
+            flags {
+                /// Why: see `unposted.rs`.
+                why: u8
+            }
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// The tag of the buffer.
+                tag: u64
             }
         }
     }

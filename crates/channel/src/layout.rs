@@ -113,6 +113,15 @@ agreed! {
     /// How many sends of one channel may be unfinished at a time, messages and bursts of frames
     /// together. Bounds what the daemon has to remember of them (about 32 bytes each).
     pub const OUTSTANDING_SENDS_MAX: u32 = 16 * 1024;
+    /// A message of up to so many bytes goes to the receive pool, where it takes a cell; a larger
+    /// one goes to a buffer that its receiver has posted, if there is one.
+    pub const SMALL_MESSAGE_BYTES_MAX: u32 = 8 * 1024;
+    /// How many buffers may be posted on a connection at a time, those included into which a message
+    /// is coming.
+    pub const POSTS_PER_CONNECTION_MAX: u32 = 64;
+    /// How many on all connections of a channel. Bounds what the daemon has to remember of them
+    /// (about 150 bytes each).
+    pub const POSTS_MAX: u32 = 16 * 1024;
     /// How many receive buffers one release command gives back: what fits beside word 0.
     pub const RELEASES_PER_ENTRY: usize = 2 * (ENTRY_WORDS - 1);
 }

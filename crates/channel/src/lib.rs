@@ -58,6 +58,7 @@ mod ring;
 mod shared;
 mod sleep;
 mod sync;
+mod unposted;
 mod violation;
 
 #[cfg(not(loom))]
@@ -77,7 +78,8 @@ pub use entry::{Command, Completion, Next, ReleaseList, Submitted, canonical};
 pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
-    OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes, Understood, VersionMismatch, Versions,
+    OUTSTANDING_SENDS_MAX, POSTS_MAX, POSTS_PER_CONNECTION_MAX, RELEASES_PER_ENTRY,
+    SMALL_MESSAGE_BYTES_MAX, Sizes, Understood, VersionMismatch, Versions,
 };
 #[cfg(not(any(loom, miri)))]
 pub use memory::NotShareable;
@@ -92,4 +94,5 @@ pub use pool::{NotAllocated, Pool};
 pub use processor::current_processor;
 #[cfg(not(loom))]
 pub use shared::{CHANNEL_MEMORY, MEMORIES_MAX, Shared, WORDS_BYTES_MAX};
+pub use unposted::Unposted;
 pub use violation::Violation;

@@ -24,6 +24,7 @@ use buddy::{Buddies, PAGE_BYTES_LOG2};
 const CELL_BYTES_LOG2_MIN: u32 = 6;
 /// The largest cell; anything larger is whole pages.
 const CELL_BYTES_LOG2_MAX: u32 = 13;
+const _: () = assert!(crate::SMALL_MESSAGE_BYTES_MAX == 1 << CELL_BYTES_LOG2_MAX);
 const CLASSES: usize = (CELL_BYTES_LOG2_MAX - CELL_BYTES_LOG2_MIN + 1) as usize;
 /// A slab is four pages: 1024 of the smallest cells, 8 of the largest.
 const SLAB_BYTES_LOG2: u32 = 16;

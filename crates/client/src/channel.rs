@@ -16,6 +16,7 @@ use crate::event::Arrival;
 use crate::host::{Embedded, Host};
 use crate::memories::Memories;
 use crate::operations::Operations;
+use crate::posts::Posts;
 use crate::session::{Session, gone, unexpected};
 use crate::tcp::Sockets;
 use crate::vif::Vifs;
@@ -38,6 +39,7 @@ pub struct Channel {
     pub(crate) vifs: Vifs,
     pub(crate) operations: Operations,
     pub(crate) memories: Memories,
+    pub(crate) posts: Posts,
     pub(crate) tcp: Sockets,
     pub(crate) waiting: Waiting,
     pub(crate) life_check: LifeCheck,
@@ -48,7 +50,7 @@ pub struct Channel {
     pub(crate) accepted: VecDeque<Accepted>,
     /// streams that they opened,
     pub(crate) accepted_streams: VecDeque<AcceptedStream>,
-    /// messages and ends of connections,
+    /// messages, and ends of connections and of posted buffers,
     pub(crate) inbox: VecDeque<Arrival>,
     /// frames and ends of virtual interfaces,
     pub(crate) frames: VecDeque<Arrival>,
@@ -132,6 +134,7 @@ impl Channel {
             vifs: Vifs::default(),
             operations: Operations::default(),
             memories: Memories::default(),
+            posts: Posts::default(),
             tcp: Sockets::default(),
             waiting: options.waiting,
             life_check: LifeCheck::new(),

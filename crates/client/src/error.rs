@@ -8,7 +8,7 @@ use std::time::Duration;
 use clearway_channel::{Code, Corrupt, NotShareable, OpenError};
 
 use crate::streams::{URGENCY_MAX, WEIGHT_MAX};
-use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, VifId};
+use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, Unposted, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +84,12 @@ pub enum Error {
     Operation {
         /// Why.
         status: OperationStatus,
+    },
+    /// A buffer is not posted.
+    #[error("{}", why.text())]
+    Post {
+        /// Why.
+        why: Unposted,
     },
     /// An operation of a vector is wrong, and none of them was submitted.
     #[error("operation {index} of the vector, of which none was submitted: {cause}")]
@@ -217,6 +223,7 @@ impl Error {
         match self {
             Self::Connect { .. } | Self::TcpConnect { .. } | Self::Refused { .. } => Ended::Nothing,
             Self::Vif { .. } | Self::Operation { .. } | Self::CallRefused { .. } => Ended::Nothing,
+            Self::Post { .. } => Ended::Nothing,
             Self::Vector { cause, .. } => cause.ended(),
             Self::Corrupt(_) => Ended::Channel,
             other => other.code().ended(),
@@ -242,9 +249,10 @@ impl Error {
                 Code::TooLarge
             }
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
-            Self::FrameLength { .. } | Self::UnknownHost { .. } | Self::Priority { .. } => {
-                Code::Invalid
-            }
+            Self::FrameLength { .. }
+            | Self::UnknownHost { .. }
+            | Self::Priority { .. }
+            | Self::Post { .. } => Code::Invalid,
             Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
             Self::Open(OpenError::Io(_)) | Self::Memory(NotShareable::Io(_)) => Code::OutOfMemory,

@@ -7,7 +7,7 @@ use clearway_channel::{Code, Granted};
 
 use crate::operations::RawOperated;
 use crate::streams::AcceptedStream;
-use crate::{Frames, Message, Notified, Operated, TcpId, TcpPortId, TcpReady, VifId};
+use crate::{Frames, Message, Notified, Operated, PostEnd, TcpId, TcpPortId, TcpReady, VifId};
 
 /// Names a connection of a channel. Never used again for another one while the channel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -122,6 +122,9 @@ pub enum Event {
         /// How many.
         messages: u32,
     },
+    /// A buffer that was posted is the app's again: a message has come into it, or none will. Told
+    /// of each, also of those whose connection the app itself has closed.
+    PostEnded(PostEnd),
     /// A connection has ended: the last event of it. Not told of those that the app itself closed.
     Closed {
         /// The connection.
@@ -194,6 +197,7 @@ pub(crate) enum Arrival {
     Message(RawMessage),
     Dropped { connection: ConnectionId, message: u32 },
     Skipped { connection: ConnectionId, messages: u32 },
+    PostEnded(PostEnd),
     Closed { connection: ConnectionId, code: Code },
     Frames(RawFrames),
     VifClosed { vif: VifId, code: Code },

@@ -84,6 +84,7 @@ mod ids;
 mod memories;
 mod operations;
 mod options;
+mod posts;
 mod reattach;
 mod receive;
 mod send;
@@ -105,7 +106,7 @@ pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
 pub use clearway_channel::{
     BURST_FRAMES_MAX, Code, Ended, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal,
-    MESSAGE_BYTES_MAX, Sizes,
+    MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Sizes, Unposted,
 };
 pub use clearway_channel::{
     Description, Grant, Grantee, NotShareable, OperationStatus, Pointer, Rights, Shared,
@@ -117,6 +118,7 @@ pub use host::Embedded;
 pub use memories::MemoryId;
 pub use operations::{Notified, Operated, Operation, OperationId, RegionId};
 pub use options::{Options, Waiting};
+pub use posts::PostEnd;
 pub use reattach::{Reattached, Reconnected};
 pub use streams::AcceptedStream;
 pub use tcp::{

@@ -78,11 +78,12 @@ impl Channel {
         memories.iter().map(|(was, shared)| (*was, again(shared))).collect()
     }
 
-    /// Takes memory back, when no region is shared in it any more ([`Channel::unshare`]). The app
+    /// Takes memory back, when no region is shared in it any more ([`Channel::unshare`]) and all
+    /// buffers that were posted there have had their ends ([`Channel::unpost`]). The app
     /// keeps it; clones of what [`Channel::memory`] gave stay as they are.
     ///
     /// # Errors
-    /// If there is no such memory, or regions are still shared in it.
+    /// If there is no such memory, or regions are still shared in it, or buffers posted.
     pub fn remove_memory(&mut self, memory: MemoryId) -> Result<(), Error> {
         match self.request(&Request::RemoveMemory(RemoveMemory { memory: memory.0 }))? {
             Reply::MemoryRemoved(_) => {

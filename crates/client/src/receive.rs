@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_channel::{Command, Completion, FrameRefusal, Received, Told};
+use clearway_channel::{Command, Completion, FrameRefusal, Received, Told, Unposted};
 
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
@@ -100,6 +100,7 @@ impl Channel {
             && self.accepted.is_empty()
             && self.accepted_streams.is_empty()
             && self.operations.is_quiet()
+            && self.posts.is_quiet()
             && self.tcp.is_quiet()
     }
 
@@ -114,6 +115,7 @@ impl Channel {
             Arrival::Message(message) => Event::Message(self.in_place(message)),
             Arrival::Dropped { connection, message } => Event::Dropped { connection, message },
             Arrival::Skipped { connection, messages } => Event::Skipped { connection, messages },
+            Arrival::PostEnded(end) => Event::PostEnded(end),
             Arrival::Closed { connection, code } => Event::Closed { connection, code },
             Arrival::Frames(frames) => Event::Frames(self.frames_in_place(frames)?),
             Arrival::VifClosed { vif, code } => Event::VifClosed { vif, code },
@@ -134,6 +136,9 @@ impl Channel {
         }
         if let Some(accepted) = self.accepted_streams.pop_front() {
             return Ok(Some(Arrival::StreamAccepted(accepted)));
+        }
+        if let Some(passed) = self.posts.next_passed() {
+            return Ok(Some(Arrival::PostEnded(passed)));
         }
         let queues = [&mut self.connected, &mut self.inbox, &mut self.frames];
         let kept = queues.into_iter().find_map(VecDeque::pop_front);
@@ -156,7 +161,9 @@ impl Channel {
     #[inline]
     fn next_message(&mut self) -> Result<Option<RawMessage>, Error> {
         while let Some(arrival) = self.inbox.pop_front() {
-            if let found @ (Ok(Some(_)) | Err(_)) = message_of(arrival) {
+            if let Arrival::PostEnded(end) = arrival {
+                self.posts.pass(end);
+            } else if let found @ (Ok(Some(_)) | Err(_)) = message_of(arrival) {
                 return found;
             }
         }
@@ -263,6 +270,7 @@ impl Channel {
             Arrival::Message(_)
             | Arrival::Dropped { .. }
             | Arrival::Skipped { .. }
+            | Arrival::PostEnded(_)
             | Arrival::Closed { .. } => self.inbox.push_back(arrival),
             Arrival::Frames(_) | Arrival::VifClosed { .. } => self.frames.push_back(arrival),
             Arrival::Operated(over) => self.queue_operated(over),
@@ -381,6 +389,16 @@ impl Channel {
                 let connection = ConnectionId::from_u64(connection);
                 self.connections.find_open(connection)?;
                 Some(Arrival::Skipped { connection, messages })
+            }
+            Completion::Placed { connection, tag, length, sent } => {
+                let connection = ConnectionId::from_u64(connection);
+                self.finish_sends(connection, sent);
+                Some(Arrival::PostEnded(self.post_ended(connection, tag, Ok(length))))
+            }
+            Completion::Unposted { why, connection, tag } => {
+                let connection = ConnectionId::from_u64(connection);
+                let outcome = Err(Unposted::of(why));
+                Some(Arrival::PostEnded(self.post_ended(connection, tag, outcome)))
             }
             Completion::Closed { connection, code, .. } => {
                 self.closed(ConnectionId::from_u64(connection), code)

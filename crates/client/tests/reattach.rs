@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use clearway_client::{Awaited, Code, Ended, Error, Event};
+use clearway_client::{Awaited, Code, Ended, Error, Event, Unposted};
 use common::{Daemon, ECHO, NOW, Order, PATIENCE, address, eventually};
 use rustix::fs::MemfdFlags;
 
@@ -95,6 +95,40 @@ fn memory_of_the_apps_own_is_copied_for_the_next_daemon() {
         assert!(shared.store(0, 9));
         assert_eq!(copy.load(0), Some(number), "it is another memory");
     }
+}
+
+/// Each has one: some came before, and were passed by; the others come now.
+#[test]
+fn posted_buffers_have_their_ends_when_the_daemon_is_gone() {
+    let mut daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = rustix::fs::memfd_create("of-the-app", flags).unwrap();
+    rustix::fs::ftruncate(&memfd, 1 << 20).unwrap();
+    let memory = channel.add_memory(&memfd).unwrap();
+    for (nth, tag) in (0..).zip([1, 2, 2, 3]) {
+        channel.post(echo, memory, nth * 100_000..(nth + 1) * 100_000, tag).unwrap();
+    }
+    let last = format!("post {} 3 {} 300000 100000", echo.as_u64(), memory.as_u64());
+    eventually(|| daemon.heard_next() == last.as_bytes());
+    for tag in [3, 2] {
+        channel.unpost(echo, tag).unwrap();
+        channel.send(echo, b"hello").unwrap();
+        channel.recv(&mut [0; 10], PATIENCE).unwrap();
+    }
+    assert_eq!(channel.posts_outstanding(), 2);
+    daemon.order(Order::Die);
+    assert_eq!(channel.recv(&mut [0; 10], PATIENCE).unwrap_err().code(), Code::DaemonGone);
+    let waiting = std::thread::spawn(move || (channel.reattach(PATIENCE).unwrap(), channel));
+    daemon.restart();
+    let (_, mut channel) = waiting.join().unwrap();
+    let ends = [(); 4].map(|()| channel.next_posted(PATIENCE).unwrap());
+    assert!(ends.iter().all(|end| end.connection == echo));
+    let told = ends.map(|end| (end.tag, end.outcome));
+    let (cancelled, ended) = (Err(Unposted::Cancelled), Err(Unposted::Ended));
+    assert_eq!(told, [(3, cancelled), (2, cancelled), (1, ended), (2, ended)]);
+    assert_eq!(channel.posts_outstanding(), 0);
+    assert!(matches!(channel.next_posted(NOW), Err(Error::WouldBlock)));
 }
 
 /// A daemon that refuses is not waited for.

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clearway_client::{CaptureOptions, Description, Grant, Grantee, Operation, Rights, VifOptions};
+use clearway_client::{
+    CaptureOptions, Description, Grant, Grantee, MemoryId, Operation, PostEnd, Rights, Unposted,
+    VifOptions,
+};
 use clearway_embed::nic::fabric::{self, Faults};
 use clearway_embed::nic::memif::{self, Config, Role};
 use clearway_embed::nic::{Capabilities, Counters, HEADER_BYTES_MAX, Info, Queue, Transmit};
@@ -263,6 +266,131 @@ fn memory_of_the_apps_own_is_shared_and_taken_back() {
     let again = server.add_memory(&memfd).expect("added again");
     assert_ne!(again, memory);
     assert_eq!(server.memory(again).and_then(|shared| shared.load(BYTES - 8)), Some(5));
+}
+
+/// What the server calls the connection.
+fn connection_of(
+    server: &mut Channel,
+    client: &mut Channel,
+    connection: ConnectionId,
+) -> ConnectionId {
+    client.send(connection, b"hello").expect("sent");
+    server.recv_zero_copy(Some(PATIENCE)).expect("the call that sent has sent it").connection()
+}
+
+/// The server posts; the client's large messages go there, its small ones to the pool. Each buffer
+/// has one end, and those that nothing came into are taken back.
+#[test]
+fn large_messages_go_into_posted_buffers() {
+    const BYTES: u64 = 1 << 20;
+    let (mut server, mut client, connection, _wire) = in_one_thread();
+    let far = connection_of(&mut server, &mut client, connection);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = memfd_create("of-the-app", flags).expect("a memfd");
+    ftruncate(&memfd, BYTES).expect("its size");
+    let memory = server.add_memory(&memfd).expect("added");
+    let shared = server.memory(memory).expect("just added");
+
+    for (tag, start) in [(1, 5), (2, 400_005), (3, 800_000)] {
+        server.post(far, memory, start..start + 200_000, tag).expect("posted");
+    }
+    server.unpost(far, 3).expect("asked");
+    let cancelled = Err(Unposted::Cancelled);
+    let end = |tag, outcome| PostEnd { connection: far, tag, outcome };
+    assert_eq!(server.next_posted(Some(PATIENCE)).expect("told"), end(3, cancelled));
+    assert_eq!(server.posts_outstanding(), 2);
+
+    client.send(connection, b"small").expect("sent");
+    client.send(connection, &[7; 150_000]).expect("sent");
+    client.send(connection, b"behind").expect("sent");
+    let mut turn = || _ = client.next_event(Some(Duration::ZERO));
+    let mut received = Vec::new();
+    while received.len() < 2 {
+        turn();
+        match server.recv_zero_copy(Some(Duration::ZERO)) {
+            Ok(message) => received.push(message.to_vec()),
+            Err(Error::WouldBlock) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(received, [b"small".to_vec(), b"behind".to_vec()]);
+    assert_eq!(server.next_posted(Some(Duration::ZERO)).expect("passed by"), end(1, Ok(150_000)));
+    let mut bytes = vec![0; 150_001];
+    assert!(shared.read(5, &mut bytes) && bytes == [&[7; 150_000][..], &[0]].concat());
+
+    let refused = server.remove_memory(memory).expect_err("a buffer is posted there");
+    assert!(refused.to_string().contains("posted"), "{refused}");
+    server.close(far).expect("closed");
+    let event = server.next_event(Some(PATIENCE)).expect("told, if the app has closed it, too");
+    assert!(matches!(event, Event::PostEnded(it) if it == end(2, Err(Unposted::Ended))));
+    assert_eq!(server.posts_outstanding(), 0);
+    server.remove_memory(memory).expect("nothing comes there any more");
+}
+
+#[test]
+fn wrong_posts_are_refused() {
+    let (mut server, mut client, connection, _wire) = in_one_thread();
+    let far = connection_of(&mut server, &mut client, connection);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = memfd_create("of-the-app", flags).expect("a memfd");
+    ftruncate(&memfd, 1 << 20).expect("its size");
+    let memory = server.add_memory(&memfd).expect("added");
+    let mut refused = |connection, memory, piece| match server.post(connection, memory, piece, 7) {
+        Err(Error::Post { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    let other = MemoryId::from_u64(77);
+    assert_eq!(refused(far, other, 0..100_000), Unposted::NoMemory);
+    assert_eq!(refused(far, MemoryId::CHANNEL, 0..100_000), Unposted::OutOfBounds, "it has none");
+    assert_eq!(refused(far, memory, 1000..1000 + (8 << 10)), Unposted::Size);
+    #[expect(clippy::reversed_empty_ranges, reason = "that is wrong")]
+    let reversed = 100_000..0;
+    assert_eq!(refused(far, memory, reversed), Unposted::Size);
+    assert_eq!(refused(far, memory, 1..(1 << 20) + 1), Unposted::OutOfBounds);
+    assert_eq!(refused(far, memory, u64::MAX - 100_000..u64::MAX), Unposted::OutOfBounds);
+    let nobody = ConnectionId::from_u64(far.as_u64() + 77);
+    let unknown = server.post(nobody, memory, 0..100_000, 7).expect_err("there is none");
+    assert!(matches!(unknown, Error::Connection { .. }), "{unknown}");
+    assert_eq!(server.posts_outstanding(), 0);
+    // What overlaps, the engine finds.
+    server.post(far, memory, 0..100_000, 1).expect("posted");
+    server.post(far, memory, 99_999..200_000, 2).expect("asked");
+    let end = server.next_posted(Some(PATIENCE)).expect("told");
+    assert_eq!((end.tag, end.outcome), (2, Err(Unposted::Overlaps)));
+    assert_eq!(server.posts_outstanding(), 1);
+}
+
+/// Where packets are that long.
+#[test]
+fn a_large_message_in_one_packet_goes_into_a_posted_buffer() {
+    let name = meeting_point();
+    let open = |role, number: u8| {
+        let config = Config::new(name.as_str(), role, [2, 0, 0, 0, 0, number]);
+        let link = memif::open(config.with_frames(33_000 + HEADER_BYTES_MAX));
+        let host = Host::new(link.expect("memif opens"), &[(at(number, 0).ip(), 24)]);
+        host.open(&options(Waiting::Block)).expect("the host opens")
+    };
+    let (mut server, mut client) = (open(Role::Server, 1), open(Role::Client, 2));
+    server.listen(4000).expect("listening");
+    let serving = std::thread::spawn(move || {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create("of-the-app", flags).expect("a memfd");
+        ftruncate(&memfd, 1 << 16).expect("its size");
+        let memory = server.add_memory(&memfd).expect("added");
+        let connection = server.accept(Some(PATIENCE)).expect("connected").connection;
+        server.post(connection, memory, 0..40_000, 5).expect("posted");
+        server.send(connection, b"ready").expect("sent");
+        let end = server.next_posted(Some(PATIENCE)).expect("a message");
+        let mut bytes = vec![0; 32 << 10];
+        let is_it = server.memory(memory).is_some_and(|it| it.read(0, &mut bytes));
+        assert!(is_it && bytes == [7; 32 << 10]);
+        (end.tag, end.outcome)
+    });
+    let connection = client.connect(at(1, 4000), Some(PATIENCE)).expect("connected");
+    client.recv_zero_copy(Some(PATIENCE)).expect("ready");
+    client.send(connection, &[7; 32 << 10]).expect("sent");
+    client.detach(Some(PATIENCE)).expect("all is sent");
+    assert_eq!(serving.join().expect("all is right"), (5, Ok(32 << 10)));
 }
 
 #[test]

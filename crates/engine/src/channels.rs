@@ -7,15 +7,17 @@ mod connection;
 mod early;
 mod line;
 mod parking;
+mod posts;
 mod slots;
 mod state;
 
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, counters};
-use clearway_channel::{Code, Completion, Violation};
+use clearway_channel::{Code, Completion, SMALL_MESSAGE_BYTES_MAX, Violation};
 use clearway_transport::{
-    App, Arrived, Buffer, FlowKey, Operated, Order, Outbound, Owner, Reason, StreamKey, Undelivered,
+    App, Arrived, Buffer, Delivered, FlowKey, Operated, Order, Outbound, Owner, Reason, Room,
+    StreamKey, Undelivered,
 };
 
 use crate::control::PingFailure;
@@ -24,6 +26,8 @@ pub(crate) use channel::Channel;
 pub use connection::Held;
 pub(crate) use connection::{Bearer, Connection, Local, Stage};
 use parking::Attention;
+pub use posts::PostState;
+use posts::number_of;
 pub(crate) use slots::SlotQueue;
 pub(crate) use state::Ends;
 
@@ -42,6 +46,10 @@ counters! {
         /// Of these, messages between two apps of this host.
         messages_local: Messages,
             "when apps of one host talk to each other", "nothing: this is traffic";
+        /// Of these, messages in buffers that apps had posted.
+        messages_placed: Messages,
+            "when a large message comes on a connection behind which its app has posted buffers",
+            "nothing: this is traffic";
         /// Messages of apps of this host that could not leave before their deadline.
         messages_dropped: Messages,
             "when an app sends messages with deadlines, and the peer's app, or the network, does \
@@ -250,6 +258,19 @@ impl Channels {
     }
 }
 
+impl Channels {
+    /// A whole message has come, in a packet, that may go into a posted buffer.
+    #[cold]
+    fn receive_large(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        let channel = self.channel(owner.channel)?;
+        let (slot, length) = (owner.connection, bytes.len() as u32);
+        let posted = channel.begin_posted(slot, length, Order::Due);
+        let buffer = posted.or_else(|| channel.allocate(slot, length))?;
+        self.write(owner, buffer, 0, bytes);
+        Some(self.deliver(owner, buffer))
+    }
+}
+
 impl App for Channels {
     #[inline]
     fn read(&self, owner: Owner, offset: u32, into: &mut [u8]) {
@@ -265,13 +286,20 @@ impl App for Channels {
 
     #[inline]
     fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
-        if let Some(channel) = self.channel(owner.channel) {
-            channel.end.write(to_channel(buffer), at, bytes);
+        let Some(channel) = self.channel(owner.channel) else { return };
+        match number_of(buffer) {
+            None => channel.end.write(to_channel(buffer), at, bytes),
+            Some(number) => channel.write_posted(number, at, bytes),
         }
     }
 
-    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
-        self.channel(owner.channel)?.begin(owner.connection, length, order)
+    fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer> {
+        let channel = self.channel(owner.channel)?;
+        let posted = match room {
+            Room::Posted => channel.begin_posted(owner.connection, length, order),
+            Room::Pool => None,
+        };
+        posted.or_else(|| channel.begin(owner.connection, length, order))
     }
 
     fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
@@ -287,21 +315,27 @@ impl App for Channels {
     }
 
     #[inline]
-    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> bool {
-        let is_received = match self.channel(owner.channel) {
-            Some(channel) => channel.receive(owner.connection, bytes),
-            None => false,
-        };
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        if bytes.len() > SMALL_MESSAGE_BYTES_MAX as usize {
+            return self.receive_large(owner, bytes);
+        }
+        let is_received = self.channel(owner.channel)?.receive(owner.connection, bytes);
         self.counters.messages_delivered += u64::from(is_received);
-        is_received
+        is_received.then_some(Delivered::Held)
     }
 
     #[inline]
-    fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered {
         self.counters.messages_delivered += 1;
+        let posted = number_of(buffer);
+        self.counters.messages_placed += u64::from(posted.is_some());
         if let Some(channel) = self.channel(owner.channel) {
-            channel.deliver(owner.connection, buffer);
+            match posted {
+                None => channel.deliver(owner.connection, buffer),
+                Some(number) => channel.place(number, buffer.length),
+            }
         }
+        if posted.is_some() { Delivered::Released } else { Delivered::Held }
     }
 
     #[inline]

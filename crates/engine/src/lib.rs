@@ -43,7 +43,7 @@ mod testing;
 pub use board::{Board, Label, Reading};
 pub use captures::CaptureSpec;
 pub use catalogue::{CounterGroup, catalogue};
-pub use channels::Held;
+pub use channels::{Held, PostState};
 pub use clearway_ip as ip;
 pub use clearway_transport::{
     Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN, Undelivered,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use clearway_base::Time;
 use clearway_channel::{Code, Completion};
-use clearway_transport::{App, MESSAGE_OVERHEAD, Owner};
+use clearway_transport::{App, Buffer, MESSAGE_OVERHEAD, Order, Owner};
 
 use crate::channels::{Bearer, Channels, Held, Local, Stage, to_channel};
 
@@ -147,6 +147,10 @@ impl Channels {
         let Held { offset, length, .. } = message;
         let positions = MESSAGE_OVERHEAD + u64::from(length);
         let receiver = self.channel(to.channel).ok_or(Blocked::Window)?;
+        if let Some(buffer) = receiver.begin_posted(to.connection, length, Order::Due) {
+            self.copy_to_posted(from, to, message, buffer);
+            return Ok(());
+        }
         receiver.has_credit(to.connection, positions)?;
         let buffer = receiver.allocate(to.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = receiver.local(to.connection) {
@@ -167,13 +171,33 @@ impl Channels {
         Ok(())
     }
 
+    /// The one copy, into a buffer that the receiving app has posted.
+    fn copy_to_posted(&mut self, from: Owner, to: Owner, message: Held, buffer: Buffer) {
+        let receiver = self.peek(to.channel);
+        let place = receiver.and_then(|receiver| receiver.posted_place(buffer));
+        if let Some((sender, (memory, offset))) = self.peek(from.channel).zip(place) {
+            let is_copied = sender.end.share_sent(message.offset, message.length, memory, offset);
+            debug_assert!(is_copied, "it was bounded when it was posted");
+        }
+        self.counters.messages_local += 1;
+        self.deliver(to, buffer);
+        if let Some(sender) = self.channel(from.channel) {
+            sender.finished(from.connection, 1);
+        }
+    }
+
     /// The app has released so many messages, of so many bytes in all: what waited for that may
     /// have room.
     pub(crate) fn release_local(&mut self, owner: Owner, messages: u32, bytes: u64) {
         let Some(local) = self.local(owner) else { return };
         let positions = u64::from(messages) * MESSAGE_OVERHEAD + bytes;
         local.held = local.held.saturating_sub(positions);
-        let sender = local.peer;
+        self.try_waiting(owner);
+    }
+
+    /// What waits to be given to the app of this end, or to be carried out for it, may have room.
+    pub(crate) fn try_waiting(&mut self, owner: Owner) {
+        let Some(sender) = self.peer_of(owner) else { return };
         let asks = self.peek(owner.channel).is_some_and(|it| it.is_waiting(owner.connection));
         let is_ready = asks || self.local(sender).is_some_and(|local| !local.waiting.is_empty());
         if is_ready && let Some(receiver) = self.channel(owner.channel) {

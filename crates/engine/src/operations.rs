@@ -46,7 +46,7 @@ pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
 pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
-use regions::Spot;
+pub(crate) use regions::Spot;
 pub use state::{
     AskedState, CopyingState, ExchangeState, RegionState, SentState, SourceState, WaitingState,
 };
@@ -292,10 +292,11 @@ impl Channels {
         channel.end.add_memory(number, shared).err()
     }
 
-    /// It takes memory back, if no region is in it any more, and nobody writes to one that was.
+    /// It takes memory back, if no region is in it any more, nobody writes to one that was, and no
+    /// buffer is posted there.
     pub(crate) fn remove_memory(&mut self, id: u32, number: u64) -> Option<Shared> {
         let channel = self.channel(id)?;
-        if channel.operations.use_memory(number) {
+        if channel.operations.use_memory(number) || channel.uses_posted(number) {
             return None;
         }
         channel.end.remove_memory(number)

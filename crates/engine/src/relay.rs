@@ -7,7 +7,6 @@
 //! | a syn that is to be passed on, or whose listener has another NIC | the engine that listens |
 //! | a frame that a VIF of another engine owns, or wants a copy of | that engine |
 //! | a segment to a TCP port that engines share, of no connection here | those engines in turn |
-//! | a half-open connection of such a port whose listener has gone | one of those engines |
 //! | ARP, neighbour discovery, ICMP errors, resets of unknown flows | all others, to learn from |
 //! | a packet to an app of this host | the engine that serves it |
 //! | a packet over another NIC | an engine of that NIC |

@@ -16,7 +16,7 @@ use clearway_nic::MacAddress;
 use clearway_transport::{EndpointState, Owner};
 use serde::{Deserialize, Serialize};
 
-use crate::channels::Held;
+use crate::channels::{Held, PostState};
 use crate::frames::VifTexts;
 use crate::host::HostState;
 use crate::messages::{ResolvingState, SharedWay};
@@ -157,6 +157,8 @@ pub struct ChannelState {
     pub to_copy: Vec<u32>,
     /// See `copying`.
     pub unsharing: Vec<(u64, u64, u64)>,
+    /// Buffers that it has posted, those of each connection in their order.
+    pub posts: Vec<PostState>,
 }
 
 /// A connection.

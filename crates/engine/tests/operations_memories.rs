@@ -4,7 +4,9 @@ mod world;
 
 use std::os::fd::OwnedFd;
 
-use clearway_channel::{MEMORIES_MAX, OperationKind as Kind, OperationStatus as Status, Shared};
+use clearway_channel::{
+    Command, Completion, MEMORIES_MAX, OperationKind as Kind, OperationStatus as Status, Shared,
+};
 use clearway_engine::{Event, Request};
 use rustix::fs::MemfdFlags;
 use world::pair::{Pair, Words, at, pattern, pointer, restore, some};
@@ -152,7 +154,7 @@ fn memory_is_taken_back_when_nobody_can_reach_it_any_more() {
     (0..3).for_each(|_| pair.world.turn());
     let written = bytes_of(&memory);
     assert!(written[0..64] == pattern(64) && written != pattern(LONG), "it is under way");
-    pair.owner.submit(&clearway_channel::Command::Unshare { token: 6, region });
+    pair.owner.submit(&Command::Unshare { token: 6, region });
     pair.world.turn();
     assert!(pair.remove_memory(MEMORY).is_none(), "it is still being written to");
     restore(&mut pair.world, 0);
@@ -165,6 +167,36 @@ fn memory_is_taken_back_when_nobody_can_reach_it_any_more() {
     assert!(pair.remove_memory(0).is_none(), "the channel's own stays");
     assert_eq!(pair.share_in(MEMORY, (0, 8)).0, Status::NoMemory);
     pair.world.audit();
+}
+
+/// Buffers that are posted are pieces of any memory, which stays until they have their ends.
+#[test]
+fn memory_with_posted_buffers_is_not_taken_back() {
+    for owner_host in [1, 0] {
+        let mut pair = Pair::new(owner_host);
+        let memory = pair.add_memory(MEMORY).expect("added");
+        let (connection, start, bytes) = (pair.far, 5, BYTES / 2);
+        for tag in [1, 2] {
+            let start = start + (tag - 1) * bytes;
+            let post = Command::Post { connection, tag, memory: MEMORY, start, bytes: bytes - 5 };
+            pair.owner.submit(&post);
+        }
+        pair.world.turn();
+        assert!(pair.remove_memory(MEMORY).is_none(), "two are posted there");
+        assert!(pair.asker.send(pair.near, &pattern(100_000)));
+        pair.world.turn();
+        assert!(pair.remove_memory(MEMORY).is_none(), "a message is coming there");
+        restore(&mut pair.world, owner_host);
+        assert!(pair.remove_memory(MEMORY).is_none(), "and so after a restore");
+        let placed = pair.owner_is_told();
+        let is_it = matches!(placed, Completion::Placed { tag: 1, length: 100_000, .. });
+        assert!(is_it, "{placed:?}");
+        assert!(bytes_of(&memory)[5..100_005] == pattern(100_000));
+        assert!(pair.remove_memory(MEMORY).is_none(), "one is still posted");
+        pair.owner.submit(&Command::Unpost { connection, tag: 2 });
+        pair.owner_is_told();
+        assert!(pair.remove_memory(MEMORY).is_some());
+    }
 }
 
 #[test]

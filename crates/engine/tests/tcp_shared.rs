@@ -447,18 +447,3 @@ fn what_is_nobodys_is_reset_once() {
     assert_eq!(stranger.ask(&mut scene, &syn), Some((Flags::RST | Flags::ACK, 0, 8)));
     assert_eq!(unknown(&mut scene), before + 1);
 }
-
-/// What is noted of another engine cannot be this one's, or that of none.
-#[test]
-fn a_saved_port_of_an_engine_that_there_is_not_is_refused() {
-    for engine in [0, 1, 2] {
-        let mut scene = Scene::new(2, 2);
-        scene.join(0);
-        let restored = scene.world.restore(Place { host: 1, engine: 1 }, |mut state| {
-            state.tcp.noted[0].engine = engine;
-            state
-        });
-        assert_eq!(restored.is_ok(), engine == 0, "{restored:?}");
-        std::mem::forget(scene.world); // an engine that was refused is gone
-    }
-}

@@ -365,7 +365,12 @@ impl App {
                     radio.finished(&mut self.end, vif, bursts, rejected)?;
                 }
             }
+            Completion::Placed { .. } | Completion::Unposted { .. } if !self.is_hostile => {
+                return Err(Finding::new(format!("app {}: it has posted nothing", self.id)));
+            }
             Completion::VifClosed { .. }
+            | Completion::Placed { .. }
+            | Completion::Unposted { .. }
             | Completion::Received { .. }
             | Completion::Operated { .. }
             | Completion::Frames { .. } => {}

@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, Time};
 use clearway_transport::{
-    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, StreamKey, Undelivered,
+    App, Arrival, Buffer, Config, Delivered, Endpoint, FlowKey, Order, Owner, Reason, Room,
+    StreamKey, Undelivered,
 };
 use clearway_wire::Ecn;
 
@@ -40,7 +41,7 @@ impl App for Echo {
         Some(Buffer { id: 0, offset: 0, length })
     }
 
-    fn begin(&mut self, owner: Owner, length: u32, _: Order) -> Option<Buffer> {
+    fn begin(&mut self, owner: Owner, length: u32, _: Order, _: Room) -> Option<Buffer> {
         self.allocate(owner, length)
     }
 
@@ -52,8 +53,9 @@ impl App for Echo {
 
     fn discard(&mut self, _: Owner, _: Buffer, _: Order) {}
 
-    fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered {
         self.delivered.push((owner, buffer));
+        Delivered::Held
     }
 
     fn sent(&mut self, _: Owner, _: u32) {}

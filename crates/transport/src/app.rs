@@ -21,10 +21,10 @@ impl Owner {
     pub(crate) const NOBODY: Self = Self { channel: u32::MAX, connection: u32::MAX };
 }
 
-/// A contiguous piece of an app's receive pool.
+/// A contiguous piece of an app's receive pool, or of a buffer that the app has posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffer {
-    /// The pool's name for it.
+    /// The engine's name for it.
     pub id: u32,
     /// Where in the pool it begins.
     pub offset: u32,
@@ -39,6 +39,26 @@ pub enum Order {
     Due,
     /// An earlier one is not complete yet.
     Ahead,
+}
+
+/// Where a message may lie that is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// In the app's receive pool: it is an operation, or has to leave the buffers that the app has
+    /// posted to others before it, of which nothing has come.
+    Pool,
+    /// In a buffer that the app has posted, if it is large and there is one that it fits; else in
+    /// the pool.
+    Posted,
+}
+
+/// Whether a message that was delivered takes of its sender's credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// It does until the app releases it.
+    Held,
+    /// It does no more: it lies in a buffer that the app had posted.
+    Released,
 }
 
 /// Why a connection ended or could not be made.
@@ -168,18 +188,17 @@ pub trait App {
     fn allocate(&mut self, owner: Owner, length: u32) -> Option<Buffer>;
 
     /// A whole message has come whose turn it is: [`App::allocate`], [`App::write`] and
-    /// [`App::deliver`] in one. False if there is no room now.
-    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> bool {
-        let Some(buffer) = self.allocate(owner, bytes.len() as u32) else { return false };
+    /// [`App::deliver`] in one. `None` if there is no room now.
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        let buffer = self.allocate(owner, bytes.len() as u32)?;
         self.write(owner, buffer, 0, bytes);
-        self.deliver(owner, buffer);
-        true
+        Some(self.deliver(owner, buffer))
     }
 
     /// A buffer for a message that is not complete yet, or whose turn has not come. The peer
     /// decides how long that takes, so it is to get no more than its share: see
     /// [`crate::Unfinished`]. [`App::finish`] or [`App::discard`] follows, with the same `order`.
-    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer>;
+    fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer>;
 
     /// Copies received bytes to their final place.
     fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]);
@@ -191,7 +210,7 @@ pub trait App {
     fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order);
 
     /// A message is complete and due.
-    fn deliver(&mut self, owner: Owner, buffer: Buffer);
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered;
 
     /// The next `messages` messages of this connection have arrived; their bytes are free.
     fn sent(&mut self, owner: Owner, messages: u32);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use clearway_base::RangeSet;
 
-use crate::app::{App, Buffer, Order, Owner};
+use crate::app::{App, Buffer, Delivered, Order, Owner, Room};
 use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 use crate::state::POSITIONS_MAX;
 use ahead::Ahead;
@@ -83,6 +83,9 @@ impl Partial {
 pub(crate) struct Incoming {
     /// Sequence number of the next message to deliver, not wrapped.
     next: u64,
+    /// Of all messages before this one something has come, or they are over. As of when
+    /// [`Incoming::room_for`] was last asked.
+    begun: u64,
     partial: BTreeMap<u64, Partial>,
     /// Positions received: each message's overhead once, each byte once.
     received: u64,
@@ -124,6 +127,7 @@ impl Incoming {
     pub(crate) fn new(window: u64) -> Self {
         Self {
             next: 0,
+            begun: 0,
             partial: BTreeMap::new(),
             received: 0,
             released: 0,
@@ -154,11 +158,13 @@ impl Incoming {
         // The usual case: the one that is due, in one piece.
         let positions = MESSAGE_OVERHEAD + bytes.len() as u64;
         self.check_limit(positions)?;
-        if !app.receive(owner, bytes) {
-            return Err(self.turn_away(self.next));
-        }
+        let delivered = app.receive(owner, bytes);
+        let delivered = delivered.ok_or_else(|| self.turn_away(self.next))?;
         self.received += positions;
         self.next += 1;
+        if delivered == Delivered::Released {
+            self.release(1, bytes.len() as u64);
+        }
         if !self.partial.is_empty() | self.ahead.is_some() {
             self.deliver_ready(app, owner)?;
         }
@@ -236,7 +242,8 @@ impl Incoming {
             return Err(Refused::Violation);
         }
         let order = if sequence == self.next { Order::Due } else { Order::Ahead };
-        let buffer = app.begin(owner, total, order);
+        let room = if is_operation { Room::Pool } else { self.room_for(sequence) };
+        let buffer = app.begin(owner, total, order, room);
         let buffer = buffer.ok_or_else(|| self.turn_away(sequence))?;
         let received = RangeSet::new();
         let partial = Partial { buffer, order, is_operation, received, received_bytes: 0 };
@@ -244,6 +251,22 @@ impl Incoming {
         self.partial.insert(sequence, partial);
         self.received += MESSAGE_OVERHEAD;
         Ok(())
+    }
+
+    /// Where a message may lie. Buffers that the app has posted are for those of which all before
+    /// have begun to come: one that comes sooner could take the last that another fits, and then
+    /// wait for that for ever. Without order it waits for none, while there is room in the books.
+    fn room_for(&mut self, sequence: u64) -> Room {
+        if sequence == self.next {
+            return Room::Posted;
+        }
+        self.begun = self.begun.max(self.next);
+        while self.partial.contains_key(&self.begun) || self.is_over(self.begun) {
+            self.begun += 1;
+        }
+        let is_next = sequence == self.begun;
+        let waits_for_none = || self.ahead.as_ref().is_some_and(|it| it.has_room(&self.partial));
+        if is_next || waits_for_none() { Room::Posted } else { Room::Pool }
     }
 
     #[inline(never)]
@@ -260,11 +283,17 @@ impl Incoming {
             if partial.is_operation {
                 self.operate_ready(app, owner, partial.buffer)?;
             } else {
-                app.deliver(owner, partial.buffer);
+                self.deliver(app, owner, partial.buffer);
             }
             self.pass_over(app, owner);
         }
         Ok(())
+    }
+
+    fn deliver(&mut self, app: &mut impl App, owner: Owner, buffer: Buffer) {
+        if app.deliver(owner, buffer) == Delivered::Released {
+            self.release(1, buffer.length.into());
+        }
     }
 
     /// A message is complete, and no longer among those that are not.

@@ -33,8 +33,8 @@ mod tests;
 mod unfinished;
 
 pub use app::{
-    App, Arrived, Buffer, Deadline, OPERATION_NAMES, Operated, Operation, Order, Outbound, Owner,
-    Reason, Undelivered,
+    App, Arrived, Buffer, Deadline, Delivered, OPERATION_NAMES, Operated, Operation, Order,
+    Outbound, Owner, Reason, Room, Undelivered,
 };
 pub use clearway_congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use clearway_wire::clearway::ENGINES_MAX;

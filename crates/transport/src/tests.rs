@@ -11,8 +11,8 @@ use clearway_world::{Agenda, Datagram, Faults, Steps, Way};
 
 use crate::incoming::Incoming;
 use crate::{
-    App, Arrival, Buffer, Config, Destination, Endpoint, FlowKey, Order, Owner, Reason, StreamKey,
-    Undelivered, Unfinished,
+    App, Arrival, Buffer, Config, Delivered, Destination, Endpoint, FlowKey, Order, Owner, Reason,
+    Room, StreamKey, Undelivered, Unfinished,
 };
 
 #[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
@@ -42,6 +42,9 @@ pub(crate) struct TestApp {
     peers: HashMap<Owner, IpAddr>,
     buffers: BTreeMap<u32, Vec<u8>>,
     next_buffer: u32,
+    /// Bytes of buffers that are posted, and what was delivered in such.
+    pub(crate) posted: Vec<u32>,
+    pub(crate) placed: Vec<Vec<u8>>,
     /// Delivered and not yet released, in order.
     delivered: VecDeque<(Owner, Buffer)>,
     sent: u32,
@@ -79,6 +82,8 @@ impl TestApp {
             peers: HashMap::new(),
             buffers: BTreeMap::new(),
             next_buffer: 0,
+            posted: Vec::new(),
+            placed: Vec::new(),
             delivered: VecDeque::new(),
             sent: 0,
             dropped: Vec::new(),
@@ -120,7 +125,9 @@ impl TestApp {
     }
 
     fn release(&mut self, buffer: Buffer) -> Vec<u8> {
-        self.pool_bytes_free += u64::from(buffer.length);
+        if buffer.id & POSTED == 0 {
+            self.pool_bytes_free += u64::from(buffer.length);
+        }
         self.buffers.remove(&buffer.id).expect("released once")
     }
 }
@@ -141,7 +148,16 @@ impl App for TestApp {
         Some(Buffer { id: self.next_buffer, offset: 0, length })
     }
 
-    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
+    fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer> {
+        if room == Room::Posted
+            && let Some(at) = self.posted.iter().position(|bytes| *bytes >= length)
+        {
+            self.posted.remove(at);
+            self.next_buffer += 1;
+            let id = self.next_buffer | POSTED;
+            self.buffers.insert(id, vec![0; length as usize]);
+            return Some(Buffer { id, offset: 0, length });
+        }
         let peer = self.peer(owner);
         if !self.unfinished.allows(peer, length, order) {
             return None;
@@ -152,6 +168,9 @@ impl App for TestApp {
     }
 
     fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
+        if buffer.id & POSTED != 0 {
+            return;
+        }
         let peer = self.peer(owner);
         self.unfinished.end(peer, buffer.length, order);
     }
@@ -169,9 +188,14 @@ impl App for TestApp {
         self.release(buffer);
     }
 
-    fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered {
         self.told.push((owner, "message"));
+        if buffer.id & POSTED != 0 {
+            self.placed.extend(self.buffers.remove(&buffer.id));
+            return Delivered::Released;
+        }
         self.delivered.push_back((owner, buffer));
+        Delivered::Held
     }
 
     fn sent(&mut self, _: Owner, messages: u32) {
@@ -247,6 +271,8 @@ impl App for TestApp {
     }
 }
 
+/// A bit of the ids of buffers that are posted.
+const POSTED: u32 = 1 << 31;
 const WINDOW: u64 = 256 * 1024;
 const PORT: u16 = 7000;
 /// Connections of at least this number are streams of others.

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clearway_base::Time;
-use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason, StreamKey, Undelivered};
+use clearway_transport::{
+    App, Buffer, Delivered, FlowKey, Order, Owner, Reason, Room, StreamKey, Undelivered,
+};
 
 /// What one flow is given to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +79,7 @@ impl App for Apps {
         Some(Buffer { id: 0, offset: 0, length })
     }
 
-    fn begin(&mut self, owner: Owner, length: u32, _: Order) -> Option<Buffer> {
+    fn begin(&mut self, owner: Owner, length: u32, _: Order, _: Room) -> Option<Buffer> {
         self.allocate(owner, length)
     }
 
@@ -87,13 +89,14 @@ impl App for Apps {
 
     fn discard(&mut self, _: Owner, _: Buffer, _: Order) {}
 
-    fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered {
         let side = self.side(owner);
         side.delivered_bytes += u64::from(buffer.length);
         side.delivered.push_back(buffer.length);
         if side.delivered.len() == 1 {
             self.fresh.push(owner.connection);
         }
+        Delivered::Held
     }
 
     fn sent(&mut self, owner: Owner, messages: u32) {

@@ -68,6 +68,14 @@ fn stream_command() -> impl Strategy<Value = Command> {
             }
         ),
         any::<bool>().prop_map(|is_told| Command::TellSkipped { is_told }),
+        any::<[u64; 5]>().prop_map(|[connection, tag, memory, start, bytes]| Command::Post {
+            connection,
+            tag,
+            memory,
+            start,
+            bytes
+        }),
+        any::<(u64, u64)>().prop_map(|(connection, tag)| Command::Unpost { connection, tag }),
         (any::<u64>(), address()).prop_map(|(token, peer)| Command::ConnectShared { token, peer }),
     ]
 }
@@ -181,6 +189,25 @@ fn completion() -> impl Strategy<Value = Completion> {
         (any::<u32>(), code()).prop_map(|(vif, code)| Completion::VifClosed { vif, code }),
         tcp_completion(),
         operation_completion(),
+        stream_completion(),
+    ]
+}
+
+fn stream_completion() -> impl Strategy<Value = Completion> {
+    prop_oneof![
+        any::<(u64, u64)>()
+            .prop_map(|(connection, parent)| Completion::StreamAccepted { connection, parent }),
+        any::<(u64, u32)>().prop_map(|(connection, send)| Completion::Dropped { connection, send }),
+        any::<(u64, u32)>()
+            .prop_map(|(connection, messages)| Completion::Skipped { connection, messages }),
+        any::<(u64, u64, u32, u32)>().prop_map(|(connection, tag, length, sent)| {
+            Completion::Placed { connection, tag, length, sent }
+        }),
+        any::<(u8, u64, u64)>().prop_map(|(why, connection, tag)| Completion::Unposted {
+            why,
+            connection,
+            tag
+        }),
     ]
 }
 

@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{
     self, Attached, Empty, Leave, Listening, MemoryAdded, Reply, Request,
 };
-use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd, Shared, Versions};
+use clearway_channel::{
+    Code, Command, Completion, Counters, DaemonEnd, Shared, Unposted, Versions,
+};
 use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -494,6 +496,14 @@ impl Serving {
             }
             Command::SetUnordered { connection } => {
                 self.heard = format!("unordered {connection}").into_bytes();
+            }
+            Command::Post { connection, tag, memory, start, bytes } => {
+                let heard = format!("post {connection} {tag} {memory} {start} {bytes}");
+                self.heard = heard.into_bytes();
+            }
+            Command::Unpost { connection, tag } => {
+                let why = Unposted::Cancelled as u8;
+                self.tell(Completion::Unposted { why, connection, tag });
             }
             other => panic!("{other:?}, and this daemon has neither TCP nor operations"),
         }

@@ -176,8 +176,9 @@ impl Plane {
         let Some(removed) = self.memories.get_mut(&memory).filter(|_| !is_free) else { return };
         removed.stage = Stage::Added;
         let session = removed.session;
-        let text = "regions are shared in this memory, or were and are still being written to; \
-                    unshare them first, and wait for that";
+        let text = "regions are shared in this memory, or were and are still being written to, or \
+                    buffers are posted there; unshare or take back all of them first, and wait for \
+                    that";
         self.reply(session, Reply::Error(refusal(Code::Invalid, text)));
     }
 

@@ -53,7 +53,11 @@ impl Channel {
         if !unfinished && !self.unfinished.is_empty() {
             return Err("memory is held for messages that nobody will end".to_owned());
         }
+        self.posts.audit()?;
         let is_over = |slot: u32| self.connections.peek(slot).is_none();
+        if let Some(slot) = self.posts.connections().find(|slot| is_over(*slot)) {
+            return Err(format!("connection {slot} is over, and has buffers posted"));
+        }
         if let Some(slot) = self.line.slots().find(|slot| is_over(*slot)) {
             return Err(format!("connection {slot} is over, and stands in line"));
         }

@@ -1,5 +1,6 @@
 //! One attached app: its end of the shared memory, its connections, and what it is to be told.
 
+mod posted;
 mod snapshot;
 mod state;
 
@@ -13,6 +14,7 @@ use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, StreamKey, Unfinished}
 use super::connection::{Bearer, Connection, Connections, Local, Stage};
 use super::early::Early;
 use super::line::{Claim, Line};
+use super::posts::{Posts, number_of};
 use crate::control::Allowance;
 use crate::local::Blocked;
 use crate::operations::Operations;
@@ -69,6 +71,7 @@ pub(crate) struct Channel {
     pub(super) line: Line,
     pub(super) unfinished: Unfinished,
     pub(super) early: Early,
+    pub(super) posts: Posts,
     messages_sent: u64,
     messages_received: u64,
     pub(crate) operations: Operations,
@@ -98,6 +101,7 @@ impl Channel {
             line: Line::default(),
             unfinished,
             early,
+            posts: Posts::default(),
             operations: Operations::new(allowance),
             messages_sent: 0,
             messages_received: 0,
@@ -210,6 +214,7 @@ impl Channel {
         let Some(connection) = self.connections.at(slot) else { return };
         connection.stage = Stage::Closing(connection.connecting());
         self.has_freed |= self.line.leave(slot);
+        self.end_posts(slot);
     }
 
     /// Ends a connection: its sends are over. The app has been, or will be, told.
@@ -218,6 +223,7 @@ impl Channel {
         debug_assert_eq!(connection.unfinished, 0, "its flow is to give back its buffers first");
         self.has_freed |= self.line.forget(slot);
         self.forget_copies(slot);
+        self.posts.forget(slot);
         self.end.sends_finished(connection.outstanding());
         if let Some(exchange) = &connection.exchange {
             self.forget_exchange(slot, exchange);
@@ -336,17 +342,24 @@ impl Channel {
         connections_max
     }
 
-    /// Gives the app a message in `buffer`.
+    /// Counts a message in that the app is given, and is told with of finished sends: how many there
+    /// are. `None` if the connection is not there.
+    #[inline]
+    fn count_received(&mut self, slot: u32) -> Option<u32> {
+        let connection = self.connections.at(slot)?;
+        connection.sent_told = connection.sent;
+        connection.received += 1;
+        self.messages_received += 1;
+        Some(connection.sent)
+    }
+
+    /// Gives the app a message in `buffer`, which is one of the receive pool.
     #[inline]
     pub(crate) fn deliver(&mut self, slot: u32, buffer: Buffer) {
         let id = self.id(slot);
-        let Some(connection) = self.connections.at(slot) else {
+        let Some(sent) = self.count_received(slot) else {
             return self.end.discard(buffer.id);
         };
-        connection.sent_told = connection.sent;
-        connection.received += 1;
-        let sent = connection.sent;
-        self.messages_received += 1;
         self.tell(Completion::Received {
             connection: id,
             stream: 0,
@@ -361,6 +374,7 @@ impl Channel {
     pub(crate) fn close(&mut self, slot: u32, code: Code) -> Option<Connection> {
         let id = self.id(slot);
         self.end_operations(slot);
+        self.end_posts(slot);
         let connection = self.remove(slot)?;
         self.tell(match connection.connecting() {
             // Nobody was there yet who could have got lost.
@@ -506,6 +520,9 @@ impl Channel {
 
     /// A message that came in parts is complete, or never will be.
     pub(crate) fn finish(&mut self, slot: u32, buffer: Buffer, order: Order) {
+        if number_of(buffer).is_some() {
+            return;
+        }
         if order == Order::Ahead {
             self.early.end(buffer);
         }
@@ -524,6 +541,9 @@ impl Channel {
 
     /// Takes back the buffer of a message that will never be complete.
     pub(crate) fn discard(&mut self, slot: u32, buffer: Buffer, order: Order) {
+        if let Some(number) = number_of(buffer) {
+            return self.end_posted(number);
+        }
         self.finish(slot, buffer, order);
         self.end.discard(buffer.id);
         self.has_freed = true;

@@ -125,6 +125,11 @@ impl Line {
         Some(slot)
     }
 
+    /// True if the peer of this connection was turned away: it is to be told at once.
+    pub(super) fn take_turned_away(&mut self, slot: u32) -> bool {
+        self.to_tell.remove(slot)
+    }
+
     /// The sender to this connection, which is of this host, is to be tried when there is room.
     pub(super) fn try_later(&mut self, slot: u32) {
         self.to_try.push(slot, ());

@@ -7,7 +7,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_channel::Buffer;
 use clearway_transport::{FlowMemory, Owner};
 
-use super::{AppCounters, Bearer, Channel, Channels, Connection, Held, to_channel};
+use super::{AppCounters, Bearer, Channel, Channels, Connection, Held, number_of, to_channel};
 use crate::operations::OperationCounters;
 use crate::state::ChannelState;
 
@@ -73,7 +73,8 @@ impl Channels {
         for flow in flows.filter(|flow| !flow.is_drained) {
             self.match_flow(&flow)?;
             matched.insert(flow.owner);
-            let buffers = flow.buffers.iter().map(|(buffer, _)| to_channel(*buffer));
+            let of_pool = flow.buffers.iter().filter(|(buffer, _)| number_of(*buffer).is_none());
+            let buffers = of_pool.map(|(buffer, _)| to_channel(*buffer));
             claimed.entry(flow.owner.channel).or_default().extend(buffers);
         }
         for (id, channel) in self.iter() {

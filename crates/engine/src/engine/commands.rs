@@ -104,6 +104,8 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::TakeStreams { .. }
             | Command::SendWithin { .. }
             | Command::TellSkipped { .. }
+            | Command::Post { .. }
+            | Command::Unpost { .. }
             | Command::SetPriority { .. }
             | Command::SetUnordered { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),

@@ -7,7 +7,7 @@ use clearway_transport::{Deadline, Owner, Priority};
 use super::Messages;
 use crate::channels::{Bearer, Channel, Channels, Held, ReleasedBytes};
 use crate::common::Common;
-use crate::operations::Asking;
+use crate::operations::{Asking, Spot};
 
 /// Peers that are told, and senders that are tried, in one turn when an app's memory has become
 /// free. Who finds none ends it for that turn: see `channels/line.rs`.
@@ -101,6 +101,15 @@ impl Messages {
             Command::SetUnordered { connection } => {
                 if let Some(key) = common.channels.flow_of(channel, connection) {
                     self.endpoint.set_unordered(key, &mut common.channels);
+                }
+            }
+            Command::Post { connection, tag, memory, start: offset, bytes } => {
+                let piece = (Spot { memory, offset }, bytes);
+                self.post(&mut common.channels, now, channel, connection, tag, piece);
+            }
+            Command::Unpost { connection, tag } => {
+                if let Some(channel) = common.channels.channel(channel) {
+                    channel.unpost(connection, tag);
                 }
             }
             Command::Share { token, offset, length, start, bytes } => {
@@ -198,6 +207,25 @@ impl Messages {
                 let message = Held { offset, length, deadline: Some(deadline) };
                 channels.send_or_hold(Owner { channel: id, connection: slot }, message);
             }
+        }
+    }
+
+    /// The app posts a buffer. A message that has found no room before may fit it.
+    fn post(
+        &mut self,
+        channels: &mut Channels,
+        now: Time,
+        id: u32,
+        connection: u64,
+        tag: u64,
+        piece: (Spot, u64),
+    ) {
+        let Some(channel) = channels.channel(id) else { return };
+        let Some(slot) = channel.post(connection, tag, piece) else { return };
+        match channel.flow(slot) {
+            Some(key) if channel.was_turned_away(slot) => self.endpoint.memory_freed(now, key),
+            Some(_) => {}
+            None => channels.try_waiting(Owner { channel: id, connection: slot }),
         }
     }
 

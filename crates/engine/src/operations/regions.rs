@@ -15,22 +15,22 @@ pub const REGIONS_MAX: u32 = 1 << 20;
 /// Both ends of a region are at multiples of this, so that no word is half in it.
 const ALIGNMENT: u64 = 8;
 
-/// A place in memory that an app shares.
+/// A place in memory that an app shares, or posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     /// Which memory of its channel, by its number.
-    pub(super) memory: u64,
-    pub(super) offset: u64,
+    pub(crate) memory: u64,
+    pub(crate) offset: u64,
 }
 
 impl Spot {
     /// So many bytes behind it.
-    pub(super) fn plus(self, bytes: u32) -> Self {
+    pub(crate) fn plus(self, bytes: u32) -> Self {
         Self { offset: self.offset + u64::from(bytes), ..self }
     }
 
     /// Whether so many bytes from here on are in the memory of a channel.
-    pub(super) fn has(self, end: &DaemonEnd, bytes: u64) -> bool {
+    pub(crate) fn has(self, end: &DaemonEnd, bytes: u64) -> bool {
         let last = self.offset.checked_add(bytes);
         end.memory(self.memory).is_some_and(|shared| last.is_some_and(|it| it <= shared.length()))
     }

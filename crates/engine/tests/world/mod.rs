@@ -507,7 +507,7 @@ pub struct App {
     pub tcp: VecDeque<Completion>,
     /// One-sided operations that are over.
     pub operated: VecDeque<Operated>,
-    /// What was said of regions, and of messages that were dropped.
+    /// What was said of regions, of messages that were dropped, and of posted buffers.
     pub told: VecDeque<Completion>,
 }
 
@@ -641,10 +641,15 @@ impl App {
                 }
                 Completion::VifClosed { vif, code } => self.vifs_closed.push((vif, code)),
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
+                Completion::Placed { connection, sent, .. } => {
+                    self.finished(connection, sent);
+                    self.told.push_back(completion);
+                }
                 other @ (Completion::Shared { .. }
                 | Completion::Unshared { .. }
                 | Completion::Dropped { .. }
                 | Completion::Skipped { .. }
+                | Completion::Unposted { .. }
                 | Completion::Notified { .. }) => self.told.push_back(other),
                 Completion::Received { .. }
                 | Completion::Operated { .. }

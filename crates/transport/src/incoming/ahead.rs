@@ -1,9 +1,11 @@
 //! Messages that are passed over when their turn comes: those that were delivered before it, since
 //! they need not wait for it, and those that their sender has dropped.
 
+use std::collections::BTreeMap;
+
 use clearway_base::RangeSet;
 
-use super::{GAPS_MAX, Incoming, Refused};
+use super::{GAPS_MAX, Incoming, Partial, Refused};
 use crate::app::{App, Owner};
 use crate::config::MESSAGE_OVERHEAD;
 use crate::state::POSITIONS_MAX;
@@ -22,6 +24,14 @@ pub(super) struct Ahead {
     pub(super) delivered: RangeSet,
     /// Those that were dropped, of which the app is to hear in their turn.
     pub(super) skipped: RangeSet,
+}
+
+impl Ahead {
+    /// Messages are delivered as they become whole, and one more will be, whatever becomes whole
+    /// of `others` before it: each makes one range more at most.
+    pub(super) fn has_room(&self, others: &BTreeMap<u64, Partial>) -> bool {
+        self.is_unordered && self.delivered.len() + others.len() < RANGES_MAX
+    }
 }
 
 impl Incoming {
@@ -52,7 +62,7 @@ impl Incoming {
         ahead.delivered.insert(sequence..sequence + 1);
         if let Some(partial) = self.partial.remove(&sequence) {
             self.take_out(app, owner, sequence, &partial);
-            app.deliver(owner, partial.buffer);
+            self.deliver(app, owner, partial.buffer);
         }
     }
 

@@ -39,6 +39,7 @@ impl Incoming {
         ensure(bounds.iter().all(|at| *at < POSITIONS_MAX), "positions that there are not")?;
         let mut incoming = Self {
             next: state.next,
+            begun: state.next,
             received: state.received,
             released: state.released,
             announced: state.announced,

@@ -187,3 +187,59 @@ fn what_was_dropped_is_passed_over() {
     assert_eq!(books.released, positions);
     assert_eq!(books.announced - before.announced, positions, "as if it had been sent and read");
 }
+
+/// Whatever the state of the pool, and with the credit back when it is delivered.
+#[test]
+fn a_message_goes_into_a_posted_buffer() {
+    let (mut app, mut incoming) = (TestApp::new(0), Incoming::new(1000));
+    app.posted = vec![99, 300, 200];
+    for at in [0, 100] {
+        assert_eq!(incoming.fragment(&mut app, OWNER, 0, 200, at, &[at as u8; 100]), Ok(()));
+    }
+    assert_eq!(app.placed, [[[0; 100], [100; 100]].concat()]);
+    assert_eq!(app.posted, [99, 200], "the first that it fits");
+    assert_eq!(incoming.announce_limit(), 1000 + MESSAGE_OVERHEAD + 200);
+    assert!(app.lengths().is_empty() && incoming.part(&mut app, OWNER, 1, 9, 0, &[0; 8]).is_err());
+    assert_eq!(app.posted, [99, 200], "operations go to the pool");
+}
+
+/// One that comes early takes a buffer only if those before it have memory: else it could take the
+/// last, and wait for one that needs it.
+#[test]
+fn an_early_message_leaves_posted_buffers_to_those_before_it() {
+    let (mut app, mut incoming) = (TestApp::new(0), Incoming::new(WINDOW));
+    let part = |app: &mut TestApp, incoming: &mut Incoming, sequence, at| {
+        incoming.fragment(app, OWNER, sequence, 200, at, &[0; 100])
+    };
+    app.posted = vec![200; 2];
+    assert_eq!(part(&mut app, &mut incoming, 1, 0), Err(Refused::NoBuffer), "nothing of 0 came");
+    assert_eq!(part(&mut app, &mut incoming, 0, 100), Ok(()));
+    assert_eq!(part(&mut app, &mut incoming, 1, 0), Ok(()), "all before it have begun");
+    assert!(app.posted.is_empty());
+    app.posted = vec![200];
+    assert_eq!(part(&mut app, &mut incoming, 3, 0), Err(Refused::NoBuffer));
+    assert_eq!(incoming.skip(&mut app, OWNER, 2, 0), Ok(true));
+    assert_eq!(part(&mut app, &mut incoming, 3, 0), Ok(()), "one was skipped");
+    let mut incoming = Incoming::restore(incoming.save()).expect("just saved");
+    app.posted = vec![200];
+    assert_eq!(part(&mut app, &mut incoming, 5, 0), Err(Refused::NoBuffer));
+    assert_eq!(part(&mut app, &mut incoming, 4, 0), Ok(()));
+}
+
+/// Without order none waits, as long as it need not wait for its turn after all.
+#[test]
+fn an_unordered_message_takes_a_posted_buffer_before_others() {
+    let (mut app, mut incoming) = (TestApp::new(0), Incoming::new(WINDOW));
+    incoming.set_unordered(&mut app, OWNER);
+    for sequence in (1..2 * RANGES_MAX as u32).step_by(2) {
+        app.posted = vec![2];
+        assert_eq!(incoming.fragment(&mut app, OWNER, sequence, 2, 0, &[0]), Ok(()));
+        assert_eq!(incoming.fragment(&mut app, OWNER, sequence, 2, 1, &[0]), Ok(()));
+    }
+    assert_eq!(app.placed.len(), RANGES_MAX);
+    app.posted = vec![2];
+    let beyond = 2 * RANGES_MAX as u32 + 1;
+    let refused = incoming.fragment(&mut app, OWNER, beyond, 2, 0, &[0]);
+    assert_eq!(refused, Err(Refused::NoBuffer), "the books are full");
+    assert_eq!(incoming.fragment(&mut app, OWNER, 0, 2, 0, &[0]), Ok(()));
+}

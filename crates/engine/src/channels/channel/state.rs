@@ -5,7 +5,7 @@ use clearway_channel::{Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, Order};
 
 use super::super::to_channel;
-use super::{Channel, Connections, Line};
+use super::{Channel, Connections, Line, Posts, number_of};
 use crate::control::Allowance;
 use crate::operations::Operations;
 use crate::state::ChannelState;
@@ -40,6 +40,7 @@ impl Channel {
             copying: self.operations.save_copying(),
             to_copy: self.operations.to_copy(),
             unsharing: self.operations.unsharing(),
+            posts: self.posts.save(),
         }
     }
 
@@ -65,6 +66,9 @@ impl Channel {
             exchange.check_memory(&end)?;
             operations.count(slot, exchange)?;
         }
+        let posts = Posts::restore(&saved.posts, &end)?;
+        let is_open = |slot: u32| connections.peek(slot).is_some_and(|it| !it.is_closing());
+        ensure(posts.connections().all(is_open), "buffers for a connection that is over")?;
         let slots = connections.places() as u32;
         operations.restore_copies(saved.copying, saved.to_copy, saved.unsharing, slots)?;
         let ports = saved.ports.into_iter().map(|(id, port, only)| ((id, port), only));
@@ -86,6 +90,7 @@ impl Channel {
             messages_sent: saved.messages_sent,
             messages_received: saved.messages_received,
             operations,
+            posts,
             ..Self::new(saved.app, saved.user, end, allowance)
         })
     }
@@ -98,6 +103,9 @@ impl Channel {
         order: Order,
     ) -> Result<(), Invalid> {
         let connection = self.connections.at(slot).ok_or(Invalid("a message for nobody"))?;
+        if let Some(number) = number_of(buffer) {
+            return self.posts.claim(number, slot, buffer.length);
+        }
         let is_early = order == Order::Ahead;
         ensure(!is_early || self.early.begin(buffer), "more came early than there is room for")?;
         connection.unfinished += 1;
