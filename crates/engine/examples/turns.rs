@@ -55,6 +55,7 @@ impl Queue for End {
             kernel_shares: false,
             reaches_kernel: false,
             receive_is_call: false,
+            flush_is_call: false,
         }
     }
 

@@ -74,6 +74,8 @@ pub struct Outlet<'a> {
     pub queue: &'a mut dyn Queue,
     /// About so many frames at most.
     pub budget: usize,
+    /// About so many bytes at most, of packets that are built here.
+    pub bytes: usize,
     /// No other component has something to send in this turn: what is queued may be flushed at
     /// once.
     pub is_last: bool,

@@ -10,8 +10,8 @@
 
 mod arrivals;
 mod audit;
+mod bursts;
 mod commands;
-mod intake;
 mod lingering;
 mod looks;
 mod parcels;
@@ -53,16 +53,13 @@ use crate::services::{self, Entry};
 use crate::state::LingeringState;
 use crate::switch::Switch;
 use crate::tcp::Tcp;
-use intake::Intake;
+use bursts::Bursts;
 use looks::Looks;
 pub use state::Remains;
 use status::Gathering;
 
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
-/// Bytes that a turn takes from a queue, or gives it as messages: as many as a burst of the usual
-/// packets has. Larger packets are fewer, so that what is small does not wait for a burst of them.
-pub(crate) const BURST_BYTES: usize = TRANSMIT_BURST * 1500;
 
 /// The UDP port of all Clearway hosts, if nothing else is said.
 pub const UDP_PORT_DEFAULT: u16 = 20707;
@@ -137,7 +134,7 @@ pub struct Engine<X = NoExtra> {
     was_up: bool,
     clock: SteadyClock,
     looks: Looks,
-    intake: Intake,
+    bursts: Bursts,
     turns: u64,
     turns_busy: u64,
     /// Where others read what has been counted.
@@ -307,7 +304,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         };
         let tcp = Tcp::new(now, seed, secret);
         let core = Core::new(config, common, messages, Frames::new(), tcp, extra);
-        let looks = Looks::of(&queues);
+        let (looks, bursts) = (Looks::of(&queues), Bursts::of(&queues));
         let engine = Self {
             queues,
             copies: None,
@@ -323,7 +320,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             was_up: false,
             clock: SteadyClock::default(),
             looks,
-            intake: Intake::new(),
+            bursts,
             turns: 0,
             turns_busy: 0,
             board: None,
@@ -392,7 +389,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let mut is_empty = false;
         if self.looks.are_due(commands) {
             self.core.messages.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
-            let most = self.intake.frames();
+            let most = self.bursts.frames();
             let received = self.receive(now);
             is_empty = self.looks.have_emptied(received, most);
             work += received + self.core.handle_timeouts(now);
@@ -458,11 +455,11 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// Takes what has come: from the queues, and from the other engines of the host.
     #[inline]
     fn receive(&mut self, now: Time) -> usize {
-        let (core, intake, mut work) = (&mut self.core, &mut self.intake, 0);
+        let (core, bursts, mut work) = (&mut self.core, &mut self.bursts, 0);
         for queue in &mut self.queues {
-            let most = intake.frames();
+            let most = bursts.frames();
             let sink = &mut |frames: &[&[u8]]| {
-                intake.took(frames.len(), frames.iter().map(|frame| frame.len()).sum());
+                bursts.took(frames.len(), frames.iter().map(|frame| frame.len()).sum());
                 core.receive(now, frames, Via::Queue);
             };
             work += queue.receive(most, sink);
@@ -479,7 +476,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// Builds packets just in time, as many as the queue has descriptors for.
     fn transmit(&mut self, now: Time) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };
-        let sending = self.core.transmit(now, queue.as_mut());
+        let sending = self.core.transmit(now, queue.as_mut(), self.bursts.bytes());
         if sending.queued > 0 {
             queue.flush();
         }
@@ -543,24 +540,24 @@ impl<X: Component<Owner = ()>> Core<X> {
             || !self.common.loopback.is_empty()
     }
 
-    /// Has each component send, and takes what is for this host.
-    fn transmit(&mut self, now: Time, queue: &mut dyn Queue) -> Sending {
+    /// Has each component send, about so many bytes, and takes what is for this host.
+    fn transmit(&mut self, now: Time, queue: &mut dyn Queue, bytes: usize) -> Sending {
         let common = &mut self.common;
         let mut all = Sending::default();
         if common.host.has_output() {
-            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, bytes, is_last: false };
             all += common.send_own(now, outlet);
         }
         let is_last =
             !self.frames.has_output() && !self.tcp.has_output() && !self.extra.has_output();
         let budget = TRANSMIT_BURST - all.taken.min(TRANSMIT_BURST);
-        all += self.messages.transmit(common, now, Outlet { queue, budget, is_last });
+        all += self.messages.transmit(common, now, Outlet { queue, budget, bytes, is_last });
         if !is_last {
-            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, bytes, is_last: false };
             all += self.frames.transmit(common, now, outlet);
-            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, bytes, is_last: false };
             all += self.tcp.transmit(common, now, outlet);
-            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: true };
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, bytes, is_last: true };
             all += self.extra.transmit(common, now, outlet);
         }
         self.receive_looped(now);

@@ -35,6 +35,8 @@ pub struct Capabilities {
     /// To find out that nothing has come takes a system call. Where nothing can have come, it is
     /// better not to ask.
     pub receive_is_call: bool,
+    /// What is flushed leaves by a system call, one for many frames.
+    pub flush_is_call: bool,
 }
 
 /// What a NIC is and which path its frames take, for `clearway status` and the log.

@@ -41,6 +41,7 @@ impl Queue for Unplugged {
             kernel_shares: false,
             reaches_kernel: false,
             receive_is_call: false,
+            flush_is_call: false,
         }
     }
 

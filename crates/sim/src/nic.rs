@@ -110,6 +110,7 @@ impl Queue for SimQueue {
             kernel_shares: false,
             reaches_kernel: false,
             receive_is_call: false,
+            flush_is_call: false,
         }
     }
 

@@ -325,6 +325,7 @@ mod tests {
             kernel_shares: true,
             reaches_kernel: false,
             receive_is_call: false,
+            flush_is_call: false,
         };
         let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };
         let chosen = |nic: &Nic, frame| mtu(nic, &capabilities(frame), &facts(&[]));

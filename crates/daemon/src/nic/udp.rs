@@ -113,6 +113,7 @@ mod tests {
             kernel_shares: true,
             reaches_kernel: false,
             receive_is_call: true,
+            flush_is_call: true,
         };
         let chosen = |named: &[&str]| {
             let named =

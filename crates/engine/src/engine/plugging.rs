@@ -5,6 +5,7 @@ use clearway_base::Time;
 use clearway_nic::Roomy;
 use rustix::event::epoll;
 
+use super::bursts::Bursts;
 use super::looks::Looks;
 use super::{Engine, ip};
 use crate::component::Component;
@@ -32,7 +33,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 tracing::error!(%error, "cannot wait for a queue; its frames may be late");
             }
         }
-        self.looks = Looks::of(&self.queues);
+        (self.looks, self.bursts) = (Looks::of(&self.queues), Bursts::of(&self.queues));
         // Who is at the other end has to hear of this host again.
         self.was_up = false;
         self.core.set_network(now, network);

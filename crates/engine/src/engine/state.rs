@@ -6,7 +6,7 @@ use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
 use clearway_nic::Queue;
 
-use super::intake::Intake;
+use super::bursts::Bursts;
 use super::looks::Looks;
 use super::status::Gathering;
 use super::{
@@ -115,7 +115,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let snapshots = core::mem::take(&mut saved.snapshots).into_iter();
         let mut engine = Self {
             looks: Looks::of(&queues),
-            intake: Intake::new(),
+            bursts: Bursts::of(&queues),
             queues,
             copies: None,
             mailbox,

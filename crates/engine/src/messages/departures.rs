@@ -10,7 +10,6 @@ use crate::captures::Party;
 use crate::channels::Channels;
 use crate::common::Common;
 use crate::component::{Outlet, Sending};
-use crate::engine::BURST_BYTES;
 use crate::ip::UdpPath;
 use crate::lanes::What;
 
@@ -22,10 +21,10 @@ impl Messages {
         now: Time,
         outlet: Outlet<'_>,
     ) -> Sending {
-        let Outlet { queue, budget, is_last } = outlet;
-        let (mut sending, mut bytes) = (Sending::default(), 0);
+        let Outlet { queue, budget, bytes, is_last } = outlet;
+        let (mut sending, mut queued_bytes) = (Sending::default(), 0);
         self.waits_for_lane = false;
-        while sending.taken < budget && bytes < BURST_BYTES {
+        while sending.taken < budget && queued_bytes < bytes {
             let Some(destination) = self.endpoint.next_transmit(now) else { break };
             if !common.lanes.is_alone() {
                 if common.host.is_here(destination.to.ip()) {
@@ -41,7 +40,7 @@ impl Messages {
                     continue;
                 }
             }
-            match self.send_packet(common, now, queue, &destination, &mut bytes) {
+            match self.send_packet(common, now, queue, &destination, &mut queued_bytes) {
                 Transmit::Queued => {
                     sending.queued += 1;
                     sending.taken += 1;
@@ -63,7 +62,7 @@ impl Messages {
     }
 
     /// Sends the next packet to `destination` over the engine's own NIC, and adds its length to
-    /// `bytes`.
+    /// `queued_bytes`.
     #[inline]
     fn send_packet(
         &mut self,
@@ -71,7 +70,7 @@ impl Messages {
         now: Time,
         queue: &mut dyn Queue,
         destination: &Destination,
-        bytes: &mut usize,
+        queued_bytes: &mut usize,
     ) -> Transmit {
         let interface = common.host.own_mut();
         let path = self.paths.find(now, interface, &mut self.endpoint, destination);
@@ -82,7 +81,7 @@ impl Messages {
         let (endpoint, is_simple) = (&mut self.endpoint, common.is_simple());
         queue.transmit(&mut |frame| {
             let length = packet(now, endpoint, &common.channels, destination, path, frame);
-            *bytes += length;
+            *queued_bytes += length;
             if is_simple {
                 return length;
             }

@@ -27,13 +27,17 @@ impl Tcp {
         now: Time,
         outlet: Outlet<'_>,
     ) -> Sending {
-        let mut sending = Sending::default();
-        while sending.taken < outlet.budget && self.stack.has_output() {
+        let Outlet { queue, budget, bytes, .. } = outlet;
+        let (mut sending, mut queued_bytes) = (Sending::default(), 0);
+        while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
-            let sent = common.send(now, outlet.queue, |common, frame| {
+            let sent = common.send(now, queue, |common, frame| {
                 let transmit = self.stack.poll_transmit(now, PAYLOAD_BYTES);
                 was_there = transmit.is_some();
-                transmit.as_ref().map_or(0, |transmit| self.emit(common, now, transmit, frame))
+                let length =
+                    transmit.as_ref().map_or(0, |transmit| self.emit(common, now, transmit, frame));
+                queued_bytes += length;
+                length
             });
             match sent {
                 Sent::Queued => sending.queued += 1,

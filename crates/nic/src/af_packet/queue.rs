@@ -163,6 +163,7 @@ impl Queue for PacketQueue {
             kernel_shares: true,
             reaches_kernel: self.to_kernel.is_some(),
             receive_is_call: false,
+            flush_is_call: true,
         }
     }
 

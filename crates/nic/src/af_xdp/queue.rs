@@ -205,6 +205,7 @@ impl Queue for XdpQueue {
             kernel_shares: true,
             reaches_kernel: self.to_kernel.is_some(),
             receive_is_call: false,
+            flush_is_call: true,
         }
     }
 

@@ -190,6 +190,7 @@ impl Queue for DpdkQueue {
             kernel_shares: false,
             reaches_kernel: false,
             receive_is_call: false,
+            flush_is_call: false,
         }
     }
 

@@ -174,6 +174,7 @@ impl crate::Queue for Queue {
             kernel_shares: false,
             reaches_kernel: false,
             receive_is_call: false,
+            flush_is_call: false,
         }
     }
 

@@ -77,6 +77,7 @@ impl Queue for TapQueue {
             kernel_shares: false,
             reaches_kernel: false,
             receive_is_call: true,
+            flush_is_call: true,
         }
     }
 

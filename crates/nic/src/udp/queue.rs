@@ -115,6 +115,7 @@ impl Queue for UdpQueue {
             kernel_shares: true,
             reaches_kernel: false,
             receive_is_call: true,
+            flush_is_call: true,
         }
     }
 
