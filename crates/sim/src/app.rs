@@ -7,6 +7,7 @@
 mod frames;
 mod hostile;
 mod operations;
+mod posts;
 mod streams;
 mod talk;
 mod wish;
@@ -14,15 +15,17 @@ mod wish;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
 use clearway_channel::burst::ReceivedBurst;
-use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, Told};
+use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, Told, Unposted};
 use clearway_engine::MESSAGE_OVERHEAD;
 use clearway_world::Alarm;
 
 pub(crate) use frames::Radio;
 use operations::Operations;
+use posts::Posts;
 pub(crate) use streams::Streams;
 use talk::Talk;
 use wish::Wishes;
@@ -83,15 +86,25 @@ pub(crate) struct Character {
 impl Character {
     /// The channel that it asks for.
     pub(crate) fn sizes(&self) -> Sizes {
-        let layout = Layout { is_large: self.is_large };
         let (entries, bytes) = if self.is_large { (256, 16 << 20) } else { (64, 256 << 10) };
         Sizes {
             submission_entries: entries,
             completion_entries: entries,
             transmit_pool_bytes: bytes,
             receive_pool_bytes: bytes,
-            shared_bytes: if self.shares { layout.bytes() } else { 0 },
+            shared_bytes: self.area().map_or(0, |area| area.end as u32),
         }
+    }
+
+    /// Where the buffers that it posts are in its shared memory, behind what it shares: it posts
+    /// some if it has messages.
+    fn area(&self) -> Option<Range<u64>> {
+        let layout = Layout { is_large: self.is_large };
+        let shared_bytes = if self.shares { layout.bytes() } else { 0 };
+        let area_bytes = posts::area_bytes(self.is_large);
+        let all = (shared_bytes + area_bytes).next_power_of_two();
+        let has_messages = matches!(self.role, Role::Server { .. } | Role::Client { .. });
+        has_messages.then(|| (all - area_bytes).into()..all.into())
     }
 
     /// Whose it is: each host's apps are several users'. Those that share a port are one user's.
@@ -189,6 +202,8 @@ pub(crate) struct App {
     pub(crate) streams: Option<Streams>,
     /// What it has of one-sided operations, if it shares.
     operations: Option<Operations>,
+    /// The buffers that it posts, if it has messages.
+    posts: Option<Posts>,
     /// It opens streams of its connections.
     has_streams: bool,
     /// Its connections share flows.
@@ -220,6 +235,7 @@ impl App {
             id,
             streams: speaks_tcp.then(|| Streams::new(id, seed)),
             operations: character.shares.then(|| Operations::new(id, character.who(), seed)),
+            posts: character.area().map(|area| Posts::new(id, area, seed)),
             character,
             channel,
             alarm: Alarm::default(),
@@ -251,6 +267,9 @@ impl App {
         self.release_due(scene)?;
         self.talk(scene);
         self.operate(scene)?;
+        if let Some(posts) = self.posts.as_mut().filter(|_| !self.is_hostile) {
+            posts.act(&mut self.end, &self.talks, self.character.pause_ns, scene)?;
+        }
         if let Some(radio) = &mut self.radio {
             radio.send(&mut self.end, scene);
         }
@@ -365,12 +384,19 @@ impl App {
                     radio.finished(&mut self.end, vif, bursts, rejected)?;
                 }
             }
-            Completion::Placed { .. } | Completion::Unposted { .. } if !self.is_hostile => {
-                return Err(Finding::new(format!("app {}: it has posted nothing", self.id)));
+            Completion::Placed { connection, tag, length, sent } => {
+                scene.trace.add(&[18, self.id.into(), connection, tag, length.into()]);
+                self.finish(connection, sent)?;
+                self.take_placed(scene, connection, tag, length)?;
+            }
+            Completion::Unposted { why, connection, tag } => {
+                scene.trace.add(&[19, self.id.into(), connection, tag, why.into()]);
+                if let Some(posts) = self.posts.as_mut().filter(|_| !self.is_hostile) {
+                    let (post, why) = ((connection, tag), Unposted::of(why));
+                    posts.unposted(&self.end, post, why, &self.talks, scene.ledger)?;
+                }
             }
             Completion::VifClosed { .. }
-            | Completion::Placed { .. }
-            | Completion::Unposted { .. }
             | Completion::Received { .. }
             | Completion::Operated { .. }
             | Completion::Frames { .. } => {}
@@ -428,11 +454,41 @@ impl App {
         connection: u64,
         granted: Granted,
     ) -> Result<(), Finding> {
-        let bytes = self.end.receive_bytes(&granted);
-        let Some(talk) = self.talks.get_mut(&connection) else {
+        let bytes = self.end.receive_bytes(&granted).to_vec();
+        let name = self.hear(scene, connection, &bytes)?;
+        let hold_ns = self.random.below(self.character.hold_ns_max + 1);
+        if hold_ns < MICROSECOND || !self.talks.contains_key(&connection) {
             self.end.release(granted);
+        } else {
+            let until = scene.now + hold_ns;
+            self.held.push_back(Held { until, connection, name, head: 0, bytes: granted });
+        }
+        Ok(())
+    }
+
+    /// A message has come into a buffer that it has posted.
+    fn take_placed(
+        &mut self,
+        scene: &mut Scene<'_>,
+        connection: u64,
+        tag: u64,
+        length: u32,
+    ) -> Result<(), Finding> {
+        let Some(posts) = self.posts.as_mut().filter(|_| !self.is_hostile) else { return Ok(()) };
+        let bytes = posts.placed(&self.end, (connection, tag), length, scene.ledger)?;
+        self.hear(scene, connection, &bytes).map(drop)
+    }
+
+    /// A message has come: its name, if it counts.
+    fn hear(
+        &mut self,
+        scene: &mut Scene<'_>,
+        connection: u64,
+        bytes: &[u8],
+    ) -> Result<Option<Name>, Finding> {
+        let Some(talk) = self.talks.get_mut(&connection) else {
             let text = format!("app {}: a message of no connection", self.id);
-            return if self.is_hostile { Ok(()) } else { Err(Finding::new(text)) };
+            return if self.is_hostile { Ok(None) } else { Err(Finding::new(text)) };
         };
         if talk.number.is_none()
             && let Some(number) = named_by(bytes)
@@ -442,23 +498,14 @@ impl App {
             scene.ledger.accepted(number, end)?;
             talk.identify(number);
         }
-        let mut name = None;
-        if let Some(number) = talk.number {
-            name = scene.ledger.received(scene.now, number, talk.side, bytes)?;
-            talk.heard(1);
-            let (side, shared) = (1 - talk.side, self.end.shared());
-            let in_order = scene.operations.received(number, side, self.id, shared);
-            in_order.map_err(|what| Finding { what, hosts: vec![self.character.host] })?;
-            self.operations.iter().try_for_each(|operations| operations.heard(connection))?;
-        }
-        let hold_ns = self.random.below(self.character.hold_ns_max + 1);
-        if hold_ns < MICROSECOND {
-            self.end.release(granted);
-        } else {
-            let until = scene.now + hold_ns;
-            self.held.push_back(Held { until, connection, name, head: 0, bytes: granted });
-        }
-        Ok(())
+        let Some(number) = talk.number else { return Ok(None) };
+        let name = scene.ledger.received(scene.now, number, talk.side, bytes)?;
+        talk.heard(1);
+        let (side, shared) = (1 - talk.side, self.end.shared());
+        let in_order = scene.operations.received(number, side, self.id, shared);
+        in_order.map_err(|what| Finding { what, hosts: vec![self.character.host] })?;
+        self.operations.iter().try_for_each(|operations| operations.heard(connection))?;
+        Ok(name)
     }
 
     /// The peer has dropped the next messages of a connection.
@@ -508,6 +555,7 @@ impl App {
             self.end.free(extent);
         }
         self.operations.iter_mut().for_each(|operations| operations.closed(connection));
+        self.posts.iter_mut().for_each(|posts| posts.closed(connection));
         match talk.number {
             Some(number) if !self.is_hostile => {
                 scene.ledger.ended(scene.now, number, talk.side, code)
@@ -544,7 +592,8 @@ impl App {
         let streams = self.streams.as_ref();
         let streams = streams.and_then(|streams| streams.next_at(scene, &self.character));
         let soon = talks.chain(held).chain(radio).chain(attempt).chain(streams);
-        let soon = soon.chain(operations).min()?;
+        let posts = self.posts.iter().filter_map(|posts| posts.next_at(&self.talks, scene));
+        let soon = soon.chain(operations).chain(posts).min()?;
         // Whoever waits for room in a pool or ring tries again before long.
         Some(soon.max(scene.now + LOOK_AGAIN_NS))
     }
@@ -595,7 +644,7 @@ impl App {
             );
             return Err(Finding { what: text, hosts: vec![self.character.host] });
         }
-        Ok(())
+        self.posts.iter().filter(|_| !self.is_hostile).try_for_each(Posts::check_rest)
     }
 
     /// Positions of the messages of a connection that it has got and not released; `None` if it has
@@ -611,6 +660,7 @@ impl App {
     pub(crate) fn is_idle(&self) -> bool {
         let is_idle = self.streams.as_ref().is_none_or(Streams::is_idle);
         let is_idle = is_idle && self.operations.as_ref().is_none_or(Operations::is_idle);
+        let is_idle = is_idle && self.posts.as_ref().is_none_or(Posts::is_idle);
         is_idle && self.talks.is_empty() && self.attempts.is_empty() && self.held.is_empty()
     }
 

@@ -129,6 +129,16 @@ clearway_base::tally! {
         messages_received,
         /// Bytes of these.
         bytes_received,
+        /// Buffers that were posted, right and wrong ones.
+        buffers_posted,
+        /// Of these, those that messages came into.
+        messages_placed,
+        /// Those that were taken back.
+        buffers_cancelled,
+        /// Those whose connection ended.
+        buffers_ended,
+        /// Those that were wrong, or too late.
+        buffers_refused,
         /// Connections that ended in order, by end.
         ended_closed,
         /// Connections that were reset, by end.

@@ -76,7 +76,14 @@ impl App {
         let random = &mut self.random;
         let any_connection = self.talks.keys().next().copied().unwrap_or(random.next_u64());
         let (offset, length) = (random.next_u32() >> 12, random.next_u32() >> 14);
-        match random.below(7) {
+        match random.below(9) {
+            7 => {
+                let (memory, tag) = (random.below(2), random.next_u64());
+                let bytes = u64::from(length) >> random.below(8);
+                let start = random.next_u64() >> random.below(64);
+                Command::Post { connection: any_connection, tag, memory, start, bytes }
+            }
+            8 => Command::Unpost { connection: any_connection, tag: random.below(100) },
             0 if offset % 2 == 0 => {
                 let within_us = length % 64;
                 Command::SendWithin { connection: any_connection, offset, length, within_us }

@@ -94,7 +94,7 @@ pub(super) struct Talk {
     /// It does nothing before then.
     pause_until: Time,
     is_large: bool,
-    is_closing: bool,
+    pub(super) is_closing: bool,
     /// The connection of which it is a stream.
     parent: Option<u64>,
 }
