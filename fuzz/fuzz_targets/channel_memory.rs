@@ -88,6 +88,16 @@ fn serve(end: &mut DaemonEnd, command: Command) -> bool {
             }
             true
         }
+        // Where a posted buffer begins and ends, a message is written.
+        Command::Post { memory, start, bytes, .. } => {
+            let Some(shared) = end.memory(memory) else { return true };
+            let last = start.checked_add(bytes);
+            let fits = last.is_some_and(|last| last <= shared.length());
+            let ends = bytes.min(POOL_BYTES.into());
+            assert!(!fits || shared.write(start, &vec![7; ends as usize]));
+            assert_eq!(last.is_some_and(|last| shared.write(last, &[])), fits);
+            true
+        }
         Command::AskWith { offset, length, place, .. } => {
             let shared = end.memory(CHANNEL_MEMORY).expect("always there").clone();
             let last = place.checked_add(length.into());

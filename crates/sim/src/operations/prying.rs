@@ -4,7 +4,7 @@ use clearway_base::{Random, Time};
 use clearway_channel::{OperationKind as Kind, OperationStatus as Status, Rights};
 
 use super::estate::Estate;
-use super::layout::{ENTRIES, Region, TABLE, TABLE_STRIDE, VAULT_BYTES, entry_at};
+use super::layout::{ENTRIES, Region, TABLE, TABLE_STRIDE, VAULT_BYTES, WHO, entry_at};
 use super::question::{Answer, Question, Words, read, write};
 use super::vault::{Vault, Who};
 
@@ -93,6 +93,8 @@ impl Estate {
         let (region, second) = (one_of_both(random), one_of_both(random));
         let place = random.below(u64::from(VAULT_BYTES));
         let place = if random.chance(1, 4) { place } else { place & !7 };
+        // All may change the word by which others know whose estate it is; then nobody does.
+        let place = if region == ground { place.max((WHO + 8).into()) } else { place };
         let payload = match kind {
             Kind::Find => Some(Region::Vault.name().into()),
             Kind::Write | Kind::WriteNotify => {
