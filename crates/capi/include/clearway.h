@@ -1446,14 +1446,14 @@ int clearway_flush(struct clearway_channel *channel);
 /**
  * Posts a buffer behind a connection or stream: `length` bytes at `offset` of a memory of the
  * channel, 0 for its own (clearway_shared_memory) or one of clearway_add_memory. A message of more
- * than 8 KiB that comes there goes into the first posted buffer that it fits, whatever the state of
- * the receive pool; smaller ones, and those that fit none, are received as ever. A buffer has more
- * than 8 KiB and up to 8 MiB, and overlaps no other that is posted; up to 64 of a connection are at
- * a time, and 16384 of a channel. It is not touched until its end, of which clearway_next_posted
- * tells with this `tag`, which need not be the only one of its kind. Waits for room for the
- * command, and for nothing else. Returns 0 or a negative error code: CLEARWAY_CLOSED if the
- * connection is not open, CLEARWAY_INVALID if the buffer is of another size, or not in such a
- * memory. What only the daemon finds wrong, the buffer's end tells.
+ * than 8 KiB that comes there goes into the first posted buffer that it fits, whatever the state
+ * of the receive pool; smaller ones, and those that fit none, are received as ever. A buffer has
+ * more than 8 KiB and up to 8 MiB, and overlaps no other that is posted; up to 64 of a connection
+ * are at a time, and 16384 of a channel. It is not touched until its end, of which
+ * clearway_next_posted tells with this `tag`, which need not be the only one of its kind. Waits
+ * for room for the command, and for nothing else. Returns 0 or a negative error code:
+ * CLEARWAY_CLOSED if the connection is not open, CLEARWAY_INVALID if the buffer is of another
+ * size, or not in such a memory. What only the daemon finds wrong, the buffer's end tells.
  */
 int clearway_post(struct clearway_channel *channel,
                   uint64_t connection,
@@ -1465,8 +1465,8 @@ int clearway_post(struct clearway_channel *channel,
 /**
  * Takes the first buffer of this tag back that is posted behind the connection and has no message
  * coming into it: its end tells that it is the app's again (CLEARWAY_UNPOSTED_CANCELLED). If there
- * is none nothing happens: it has had its end, or will have it when the message is there. Returns 0
- * or a negative error code.
+ * is none nothing happens: it has had its end, or will have it when the message is there. Returns
+ * 0 or a negative error code.
  */
 int clearway_unpost(struct clearway_channel *channel, uint64_t connection, uint64_t tag);
 
@@ -1658,9 +1658,9 @@ int clearway_tcp_set(struct clearway_channel *channel,
                      uint32_t value);
 
 /**
- * Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is the
- * address that the peer has connected to, also where the app listens at all addresses. Returns 0
- * or a negative error code.
+ * Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is
+ * the address that the peer has connected to, also where the app listens at all addresses. Returns
+ * 0 or a negative error code.
  */
 int clearway_tcp_addresses(struct clearway_channel *channel,
                            uint64_t connection,
@@ -1785,8 +1785,8 @@ int clearway_shared_memory(struct clearway_channel *channel, void **data, size_t
  * The memfd is one that takes seals (MFD_ALLOW_SEALING) and has a size in whole pages. From now on
  * its size and its pages are fixed: it is written by mappings that there are already, this one
  * among them, and in no other way. So it is for one channel, once; when that is attached again,
- * clearway_memory_again tells of a copy. Returns 0 or a negative error code: CLEARWAY_INVALID if it
- * is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's policy is against it,
+ * clearway_memory_again tells of a copy. Returns 0 or a negative error code: CLEARWAY_INVALID if
+ * it is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's policy is against it,
  * CLEARWAY_OUT_OF_MEMORY.
  */
 int clearway_add_memory(struct clearway_channel *channel,
@@ -1797,10 +1797,10 @@ int clearway_add_memory(struct clearway_channel *channel,
 
 /**
  * Tells of memory that the channel had before it was attached again by clearway_reattach, under
- * the number `was`: stores what it is called now, where it is, and how many bytes it has; all three
- * places may be NULL. It is a copy of what was there, in a memfd that the library has made, and
- * nothing of it is shared yet. Returns 0 or a negative error code: CLEARWAY_INVALID if there was no
- * such memory, or why there is no copy.
+ * the number `was`: stores what it is called now, where it is, and how many bytes it has; all
+ * three places may be NULL. It is a copy of what was there, in a memfd that the library has made,
+ * and nothing of it is shared yet. Returns 0 or a negative error code: CLEARWAY_INVALID if there
+ * was no such memory, or why there is no copy.
  */
 int clearway_memory_again(struct clearway_channel *channel,
                           uint64_t was,

@@ -239,8 +239,8 @@ pub unsafe extern "C" fn clearway_shared_memory(
 /// The memfd is one that takes seals (MFD_ALLOW_SEALING) and has a size in whole pages. From now on
 /// its size and its pages are fixed: it is written by mappings that there are already, this one
 /// among them, and in no other way. So it is for one channel, once; when that is attached again,
-/// clearway_memory_again tells of a copy. Returns 0 or a negative error code: CLEARWAY_INVALID if it
-/// is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's policy is against it,
+/// clearway_memory_again tells of a copy. Returns 0 or a negative error code: CLEARWAY_INVALID if
+/// it is no such memfd, CLEARWAY_LIMIT or CLEARWAY_DENIED if the daemon's policy is against it,
 /// CLEARWAY_OUT_OF_MEMORY.
 ///
 /// # Safety
@@ -274,10 +274,10 @@ pub unsafe extern "C" fn clearway_add_memory(
 }
 
 /// Tells of memory that the channel had before it was attached again by clearway_reattach, under
-/// the number `was`: stores what it is called now, where it is, and how many bytes it has; all three
-/// places may be NULL. It is a copy of what was there, in a memfd that the library has made, and
-/// nothing of it is shared yet. Returns 0 or a negative error code: CLEARWAY_INVALID if there was no
-/// such memory, or why there is no copy.
+/// the number `was`: stores what it is called now, where it is, and how many bytes it has; all
+/// three places may be NULL. It is a copy of what was there, in a memfd that the library has made,
+/// and nothing of it is shared yet. Returns 0 or a negative error code: CLEARWAY_INVALID if there
+/// was no such memory, or why there is no copy.
 ///
 /// # Safety
 /// Pointers are NULL or valid.

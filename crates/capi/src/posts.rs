@@ -36,14 +36,14 @@ impl From<PostEnd> for clearway_posted {
 
 /// Posts a buffer behind a connection or stream: `length` bytes at `offset` of a memory of the
 /// channel, 0 for its own (clearway_shared_memory) or one of clearway_add_memory. A message of more
-/// than 8 KiB that comes there goes into the first posted buffer that it fits, whatever the state of
-/// the receive pool; smaller ones, and those that fit none, are received as ever. A buffer has more
-/// than 8 KiB and up to 8 MiB, and overlaps no other that is posted; up to 64 of a connection are at
-/// a time, and 16384 of a channel. It is not touched until its end, of which clearway_next_posted
-/// tells with this `tag`, which need not be the only one of its kind. Waits for room for the
-/// command, and for nothing else. Returns 0 or a negative error code: CLEARWAY_CLOSED if the
-/// connection is not open, CLEARWAY_INVALID if the buffer is of another size, or not in such a
-/// memory. What only the daemon finds wrong, the buffer's end tells.
+/// than 8 KiB that comes there goes into the first posted buffer that it fits, whatever the state
+/// of the receive pool; smaller ones, and those that fit none, are received as ever. A buffer has
+/// more than 8 KiB and up to 8 MiB, and overlaps no other that is posted; up to 64 of a connection
+/// are at a time, and 16384 of a channel. It is not touched until its end, of which
+/// clearway_next_posted tells with this `tag`, which need not be the only one of its kind. Waits
+/// for room for the command, and for nothing else. Returns 0 or a negative error code:
+/// CLEARWAY_CLOSED if the connection is not open, CLEARWAY_INVALID if the buffer is of another
+/// size, or not in such a memory. What only the daemon finds wrong, the buffer's end tells.
 ///
 /// # Safety
 /// `channel` is NULL or valid; nobody uses the buffer before its end.
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn clearway_post(
 
 /// Takes the first buffer of this tag back that is posted behind the connection and has no message
 /// coming into it: its end tells that it is the app's again (CLEARWAY_UNPOSTED_CANCELLED). If there
-/// is none nothing happens: it has had its end, or will have it when the message is there. Returns 0
-/// or a negative error code.
+/// is none nothing happens: it has had its end, or will have it when the message is there. Returns
+/// 0 or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

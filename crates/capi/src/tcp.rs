@@ -524,9 +524,9 @@ pub unsafe extern "C" fn clearway_tcp_set(
     })
 }
 
-/// Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is the
-/// address that the peer has connected to, also where the app listens at all addresses. Returns 0
-/// or a negative error code.
+/// Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is
+/// the address that the peer has connected to, also where the app listens at all addresses. Returns
+/// 0 or a negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.

@@ -415,8 +415,8 @@ entries! {
                 bytes: u64
             }
         }
-        /// Takes back the first buffer of this tag that is posted on a connection and has no message
-        /// coming into it: `Unposted` answers. If there is none, nothing does.
+        /// Takes back the first buffer of this tag that is posted on a connection and has no
+        /// message coming into it: `Unposted` answers. If there is none, nothing does.
         UNPOST = 26 => Unpost {
             1 {
                 /// The connection.

@@ -116,8 +116,8 @@ agreed! {
     /// A message of up to so many bytes goes to the receive pool, where it takes a cell; a larger
     /// one goes to a buffer that its receiver has posted, if there is one.
     pub const SMALL_MESSAGE_BYTES_MAX: u32 = 8 * 1024;
-    /// How many buffers may be posted on a connection at a time, those included into which a message
-    /// is coming.
+    /// How many buffers may be posted on a connection at a time, those included into which a
+    /// message is coming.
     pub const POSTS_PER_CONNECTION_MAX: u32 = 64;
     /// How many on all connections of a channel. Bounds what the daemon has to remember of them
     /// (about 150 bytes each).

@@ -65,7 +65,8 @@ pub struct Channel {
     pub(crate) sends_outstanding: u32,
     /// A send has found no room, and `Writable` was not told yet.
     pub(crate) wants_room: bool,
-    /// What there was no room in is the ring: entries that it has to have. 0 if it was not the ring.
+    /// What there was no room in is the ring: entries that it has to have. 0 if it was not the
+    /// ring.
     pub(crate) ring_room_wanted: u32,
     pub(crate) has_room_again: bool,
     pub(crate) descriptors: OwnedFd,

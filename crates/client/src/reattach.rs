@@ -57,8 +57,8 @@ impl Channel {
     /// for a daemon, listens again on all ports, and connects again to all peers to whom the app
     /// had connected. Tells what was lost. The descriptor for event loops stays the same. Memory of
     /// the app's own ([`Channel::add_memory`]) is copied, since it is sealed for the daemon that
-    /// had it; what other threads write to it meanwhile may be missing in the copy. Buffers that were
-    /// posted have their ends, of the connections of before ([`Channel::next_posted`]).
+    /// had it; what other threads write to it meanwhile may be missing in the copy. Buffers that
+    /// were posted have their ends, of the connections of before ([`Channel::next_posted`]).
     pub fn reattach(&mut self, timeout: Option<Duration>) -> Result<Reattached, Error> {
         if self.host.is_embedded() {
             let message = "an engine inside the app does not come back; open another".to_owned();

@@ -217,7 +217,8 @@ fn two_hosts_in_one_thread() {
     assert_eq!(*message, *b"no receive call follows");
 }
 
-/// A memfd that held something before: peers read and change it, and the app has it back in the end.
+/// A memfd that held something before: peers read and change it, and the app has it back in the
+/// end.
 #[test]
 fn memory_of_the_apps_own_is_shared_and_taken_back() {
     const BYTES: u64 = 1 << 20;

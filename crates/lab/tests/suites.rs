@@ -237,8 +237,8 @@ cases! {
 
     // SYN-SENT: section 3.10.7.3.
 
-    /// "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set [...])", and
-    /// the attempt goes on.
+    /// "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set [...])",
+    /// and the attempt goes on.
     opening_with_a_wrong_ack: host() => "
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
         < S. 0:3(3) ack 0 <mss 1460>; > R 0:0(0) win 0
@@ -748,8 +748,8 @@ cases! {
         icmp expired seq 1; icmp incomplete seq 0; get_option 3 error = 0
         icmp expired seq 0; get_option 3 error = 113";
 
-    /// RFC 9293, section 3.8.6.2.2: the largest window that can be said is not silly, and moves with
-    /// each byte as long as there is room.
+    /// RFC 9293, section 3.8.6.2.2: the largest window that can be said is not silly, and moves
+    /// with each byte as long as there is room.
     largest_window: host() => "
         set receive_buffer 65700; set receive_buffer_max 65700; set tcp_window_scaling 0
         socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0

@@ -126,8 +126,8 @@ impl Plane {
         Ok(())
     }
 
-    /// Memory cannot be shared, or was not sent, and nothing of it is left. Also for what is awaited
-    /// when its session ends.
+    /// Memory cannot be shared, or was not sent, and nothing of it is left. Also for what is
+    /// awaited when its session ends.
     pub fn handle_not_taken(&mut self, memory: u64, refusal: Refusal) {
         if let Some(session) = self.forget_memory(memory) {
             self.reply(session, Reply::Error(refusal));

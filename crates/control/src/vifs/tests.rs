@@ -422,8 +422,8 @@ fn ask_for_port(vifs: &mut Vifs, owner: VifOwner, is_shared: bool) -> Result<u32
     }
 }
 
-/// Those of one user, if all want it, at whichever engines of the NIC. Others get nothing of it, also
-/// when the first one has gone.
+/// Those of one user, if all want it, at whichever engines of the NIC. Others get nothing of it,
+/// also when the first one has gone.
 #[test]
 fn apps_of_a_user_share_a_tcp_port() {
     let vifs = &mut Host::new().vifs;

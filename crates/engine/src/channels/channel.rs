@@ -342,8 +342,8 @@ impl Channel {
         connections_max
     }
 
-    /// Counts a message in that the app is given, and is told with of finished sends: how many there
-    /// are. `None` if the connection is not there.
+    /// Counts a message in that the app is given, and is told with of finished sends: how many
+    /// there are. `None` if the connection is not there.
     #[inline]
     fn count_received(&mut self, slot: u32) -> Option<u32> {
         let connection = self.connections.at(slot)?;

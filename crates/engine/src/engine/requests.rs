@@ -181,8 +181,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         ended + 1
     }
 
-    /// Ends some connections of a TCP port that is being closed, and then the port. Returns how much
-    /// that was.
+    /// Ends some connections of a TCP port that is being closed, and then the port. Returns how
+    /// much that was.
     pub(super) fn go_on_closing(&mut self, now: Time) -> usize {
         let (core, most) = (&mut self.core, CONNECTIONS_ENDED_PER_TURN);
         let (work, gone) = core.tcp.go_on_closing(&mut core.common, now, most);

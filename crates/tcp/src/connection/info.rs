@@ -81,8 +81,8 @@ pub struct Info {
     pub segments_received: u64,
     /// What is done about loss: "open", "recovery" or "loss".
     pub recovery: &'static str,
-    /// Of what is outstanding, bytes that have arrived, that are lost, and that have been sent again
-    /// and are neither.
+    /// Of what is outstanding, bytes that have arrived, that are lost, and that have been sent
+    /// again and are neither.
     pub sacked_bytes: u64,
     /// See `sacked_bytes`.
     pub lost_bytes: u64,

@@ -79,8 +79,8 @@ impl Stack {
             && self.restore_half_open(now, &adopted).is_ok()
     }
 
-    /// Which of `count` stacks a connection falls to, by a hash of its addresses and ports that does
-    /// not depend on the one by which the listeners of a stack share.
+    /// Which of `count` stacks a connection falls to, by a hash of its addresses and ports that
+    /// does not depend on the one by which the listeners of a stack share.
     #[must_use]
     pub fn share_of(&self, local: SocketAddr, remote: SocketAddr, count: usize) -> usize {
         let hash = self.table.hasher().hash_one(Tuple::new(local, remote));
