@@ -3,6 +3,7 @@
 
 mod world;
 
+use clearway_base::MILLISECOND;
 use clearway_channel::{
     CHANNEL_MEMORY, Code, Command, Completion, POSTS_PER_CONNECTION_MAX, Sizes, Unposted,
 };
@@ -15,6 +16,8 @@ const PORT: u16 = 4000;
 /// Its receive pool has room for no large message of these tests.
 const RECEIVER: Sizes = Sizes { receive_pool_bytes: 64 << 10, shared_bytes: 4 << 20, ..SIZES };
 const LARGE: usize = 1 << 20;
+/// A sender that was turned away tries again by itself after 100 ms.
+const TOLD_NS_MAX: u64 = 50 * MILLISECOND;
 
 /// An app that sends, on host 0, and one that receives, on host 1 or on 0.
 struct Pair {
@@ -175,11 +178,33 @@ fn who_was_turned_away_goes_on_when_a_buffer_is_posted() {
         (0..8_u8).for_each(|nth| pair.send(&vec![nth; 300_000]));
         pair.rest();
         for nth in 0..8_u8 {
+            let posted = pair.world.now;
             pair.post(nth.into(), 0, 300_000);
             assert_eq!(pair.next_end(), (nth.into(), Ok(300_000)));
+            let took_ns = pair.world.now.since(posted);
+            assert!(seed > 0 || took_ns < TOLD_NS_MAX, "its sender is told: {took_ns} ns");
             assert!(pair.memory(0, 300_000) == vec![nth; 300_000], "message {nth}");
         }
         assert_eq!(pair.world.counter(receiver_host, "messages_placed"), 8);
+    }
+}
+
+/// A message that waited for room has a claim to it, which others have to respect; not any more
+/// when it has a buffer.
+#[test]
+fn who_has_a_buffer_holds_up_nobody() {
+    for receiver_host in [1, 0] {
+        let mut pair = Pair::new(receiver_host);
+        let (other, _) = pair.world.connect(&mut pair.sender, &mut pair.receiver, PORT);
+        pair.send(&[1; 300_000]);
+        pair.rest();
+        pair.post(1, 0, 300_000);
+        assert_eq!(pair.next_end(), (1, Ok(300_000)));
+        let sent = pair.world.now;
+        assert!(pair.sender.send(other, b"small"));
+        assert_eq!(pair.receive(), b"small");
+        let took_ns = pair.world.now.since(sent);
+        assert!(took_ns < TOLD_NS_MAX, "{took_ns} ns");
     }
 }
 
@@ -244,6 +269,10 @@ fn buffers_end_with_their_connection() {
             pair.world.turn();
         }
         let code = end(&mut pair);
+        pair.world.turn();
+        pair.receiver.poll();
+        let is_told = pair.receiver.told.len() == 2;
+        assert!(is_told || code.is_some(), "{nth}: who closes waits for nobody");
         let mut tags = [pair.next_end(), pair.next_end()];
         tags.sort_unstable_by_key(|(tag, _)| *tag);
         assert_eq!(tags, [(1, Err(Unposted::Ended)), (2, Err(Unposted::Ended))], "{nth}");

@@ -124,6 +124,16 @@ impl TestApp {
         self.peers.get(&owner).copied().unwrap_or(IpAddr::from([10, 0, 0, 2]))
     }
 
+    /// The first buffer that is posted and has room for so many bytes.
+    fn take_posted(&mut self, length: u32) -> Option<Buffer> {
+        let at = self.posted.iter().position(|bytes| *bytes >= length)?;
+        self.posted.remove(at);
+        self.next_buffer += 1;
+        let id = self.next_buffer | POSTED;
+        self.buffers.insert(id, vec![0; length as usize]);
+        Some(Buffer { id, offset: 0, length })
+    }
+
     fn release(&mut self, buffer: Buffer) -> Vec<u8> {
         if buffer.id & POSTED == 0 {
             self.pool_bytes_free += u64::from(buffer.length);
@@ -148,15 +158,18 @@ impl App for TestApp {
         Some(Buffer { id: self.next_buffer, offset: 0, length })
     }
 
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> Option<Delivered> {
+        let length = bytes.len() as u32;
+        let buffer = self.take_posted(length).or_else(|| self.allocate(owner, length))?;
+        self.write(owner, buffer, 0, bytes);
+        Some(self.deliver(owner, buffer))
+    }
+
     fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer> {
         if room == Room::Posted
-            && let Some(at) = self.posted.iter().position(|bytes| *bytes >= length)
+            && let Some(posted) = self.take_posted(length)
         {
-            self.posted.remove(at);
-            self.next_buffer += 1;
-            let id = self.next_buffer | POSTED;
-            self.buffers.insert(id, vec![0; length as usize]);
-            return Some(Buffer { id, offset: 0, length });
+            return Some(posted);
         }
         let peer = self.peer(owner);
         if !self.unfinished.allows(peer, length, order) {

@@ -203,6 +203,16 @@ fn a_message_goes_into_a_posted_buffer() {
     assert_eq!(app.posted, [99, 200], "operations go to the pool");
 }
 
+#[test]
+fn a_message_in_one_packet_goes_into_a_posted_buffer() {
+    let (mut app, mut incoming) = (TestApp::new(0), Incoming::new(1000));
+    app.posted = vec![200];
+    assert_eq!(incoming.message(&mut app, OWNER, 0, &[7; 200]), Ok(()));
+    assert_eq!(app.placed, [[7; 200]]);
+    assert_eq!(incoming.announce_limit(), 1000 + MESSAGE_OVERHEAD + 200);
+    assert_eq!(incoming.message(&mut app, OWNER, 1, &[7; 200]), Err(Refused::NoBuffer));
+}
+
 /// One that comes early takes a buffer only if those before it have memory: else it could take the
 /// last, and wait for one that needs it.
 #[test]
