@@ -5,8 +5,8 @@ use clearway_nic::BURST_FRAMES;
 
 use super::Queues;
 
-/// Bytes each way, about.
-const BYTES: usize = 16 * 1500;
+/// Bytes each way, about: a message of 32 KB is in one turn.
+const BYTES: usize = 24 * 1500;
 /// The same where what leaves costs a system call, which is worth more packets.
 const BYTES_OF_CALL: usize = 64 * 1500;
 
