@@ -27,7 +27,7 @@ pub use slots::{SlotId, SlotState, Slots};
 pub use steady_clock::SteadyClock;
 pub use time::{MICROSECOND, MILLISECOND, SECOND, Time};
 pub use token_bucket::TokenBucket;
-pub use waiting::{CoreShare, Linger};
+pub use waiting::{CoreShare, Crowding, Linger};
 pub use wheel::TimerWheel;
 
 /// For the macros of this crate.

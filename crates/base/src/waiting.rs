@@ -4,6 +4,8 @@
 //! - [`CoreShare`]: when to offer the core to others, and whether that is wise at all.
 //! - [`Linger`]: how long to stay awake at all. That pays only where work comes before a sleep
 //!   would have been worth its end.
+//!
+//! Apps also learn by [`Crowding`] whether they would do better on the core of their engine.
 
 use crate::{MICROSECOND, MILLISECOND, Time};
 
@@ -83,6 +85,62 @@ impl Default for CoreShare {
     }
 }
 
+/// Of offers of the core that follow each other faster, one counts.
+const OFFERS_APART_NS: u64 = 250 * MICROSECOND;
+/// So many more offers were taken than not. With the time between offers that count, it is as long
+/// as a tick of the kernel's scheduler at least, which spreads threads over idle cores by itself.
+const CROWDED_SCORE: u8 = 16;
+/// What an offer that nobody took is worth, where one that somebody took is worth 1.
+const UNWANTED_SCORE: u8 = 2;
+
+/// What a thread has learnt about a core that it shares with others than the one it waits for.
+/// Where that one runs on another core, both do best on one: what they hand to each other stays in
+/// its cache, and none of them runs only to find that the other does not.
+#[derive(Clone, Copy, Debug)]
+pub struct Crowding {
+    score: u8,
+    counted_at: Time,
+}
+
+impl Crowding {
+    /// Nothing is known yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { score: 0, counted_at: Time::ZERO }
+    }
+
+    /// Whether it would be good to know if somebody wants the core.
+    #[must_use]
+    pub const fn is_due(&self, now: Time) -> bool {
+        now.since(self.counted_at) >= OFFERS_APART_NS
+    }
+
+    /// Others could have the core for `took_ns` until `now`. True if it is crowded: the thread is
+    /// better off with whom it waits for. Then all is forgotten.
+    pub fn offered(&mut self, now: Time, took_ns: u64) -> bool {
+        if !self.is_due(now) {
+            return false;
+        }
+        self.counted_at = now;
+        self.score = if took_ns >= TAKEN_NS_MIN {
+            self.score + 1
+        } else {
+            self.score.saturating_sub(UNWANTED_SCORE)
+        };
+        let is_crowded = self.score >= CROWDED_SCORE;
+        if is_crowded {
+            self.score = 0;
+        }
+        is_crowded
+    }
+}
+
+impl Default for Crowding {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The longest that it pays to stay awake: about what it costs to wake a core that has fallen
 /// asleep, twice.
 const LINGER_NS_MAX: u64 = 100 * MICROSECOND;
@@ -154,6 +212,25 @@ mod tests {
         assert!(!share.is_due(9_999, true), "an app that waits for us has had its turn");
         share.was_away(Time::from_ns(77), 4_000_000);
         assert!(!share.is_due(9_999, false), "a hog");
+    }
+
+    #[test]
+    fn a_core_is_crowded_when_others_want_it_again_and_again() {
+        let (mut crowding, mut now) = (Crowding::new(), Time::from_ns(1_000_000));
+        let mut offers = |took_ns: &[u64], apart_ns| {
+            let mut offer = |&took_ns: &u64| {
+                now = now + apart_ns;
+                crowding.offered(now, took_ns)
+            };
+            took_ns.iter().map(&mut offer).filter(|&is_crowded| is_crowded).count()
+        };
+        assert_eq!(offers(&[5_000; 15], 250_000), 0, "not yet");
+        assert_eq!(offers(&[5_000; 1], 250_000), 1);
+        assert_eq!(offers(&[5_000; 32], 250_000), 2, "it begins anew");
+        assert_eq!(offers(&[300; 100], 250_000), 0, "nobody wants it");
+        assert_eq!(offers(&[5_000, 5_000, 300].repeat(100), 250_000), 0, "two of three times");
+        assert_eq!(offers(&[5_000, 5_000, 5_000, 5_000, 300].repeat(8), 250_000), 1);
+        assert_eq!(offers(&[5_000; 1000], 1_000), 0, "all within a millisecond");
     }
 
     #[test]

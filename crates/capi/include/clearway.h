@@ -221,7 +221,9 @@ typedef enum clearway_ended {
  */
 typedef enum clearway_waiting {
   /**
-   * Stays awake while that has paid lately, 100 microseconds at most, then sleeps.
+   * Stays awake while that has paid lately, 100 microseconds at most, then sleeps. If others
+   * want its core again and again while the engine runs on another one, the calling thread moves
+   * there by `sched_setaffinity`, and at once allows itself again what it was allowed before.
    */
   CLEARWAY_WAIT_ADAPTIVE = 0,
   /**

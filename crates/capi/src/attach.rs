@@ -22,7 +22,9 @@ pub struct clearway_channel {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum clearway_waiting {
-    /// Stays awake while that has paid lately, 100 microseconds at most, then sleeps.
+    /// Stays awake while that has paid lately, 100 microseconds at most, then sleeps. If others
+    /// want its core again and again while the engine runs on another one, the calling thread moves
+    /// there by `sched_setaffinity`, and at once allows itself again what it was allowed before.
     CLEARWAY_WAIT_ADAPTIVE = 0,
     /// Looks again and again: the fastest, and takes a core.
     CLEARWAY_WAIT_SPIN = 1,

@@ -18,7 +18,7 @@ use crate::layout::{
     SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
 use crate::memory::{Bytes, Memory, SharedRing, prefetch};
-use crate::processor::Whereabouts;
+use crate::processor::{Whereabouts, there};
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
 use crate::{
@@ -440,6 +440,12 @@ impl AppEnd {
             processor,
         );
         meeting == Some(true)
+    }
+
+    /// The processor on which the engine runs, as it says.
+    #[must_use]
+    pub fn engine_processor(&self) -> Option<u32> {
+        there(self.memory.sync_word(SYNC_DAEMON_PROCESSOR))
     }
 
     /// Readable when the daemon has rung: to be waited on while armed.

@@ -84,6 +84,7 @@ mod ids;
 mod memories;
 mod operations;
 mod options;
+mod place;
 mod posts;
 mod reattach;
 mod receive;

@@ -63,6 +63,11 @@ pub enum Waiting {
     /// Stays awake while that has paid lately, 100 µs at most, and then sleeps. Awake, it looks
     /// again and again while the engine runs on another core, and gives this core away at once if
     /// the engine, or somebody else, wants it.
+    ///
+    /// If others want this core again and again for four milliseconds, while the engine runs on
+    /// another one, the calling thread moves there, if it may: the two do best on one core where
+    /// there are not enough. It says so by `sched_setaffinity`, and at once allows itself again
+    /// what it was allowed before.
     #[default]
     Adaptive,
 }

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use clearway_base::{CoreShare, Linger, Time};
+use clearway_base::{CoreShare, Crowding, Linger, Time};
 use clearway_channel::current_processor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host::Host;
+use crate::place;
 use crate::{Awaited, Channel, Error, Waiting};
 
 /// After so long without an answer the daemon is told of what else the app has for it.
@@ -44,17 +45,30 @@ pub(crate) struct Habits {
     /// When the times of `share` begin.
     epoch: Instant,
     share: CoreShare,
+    crowding: Crowding,
     linger: Linger,
 }
 
 impl Habits {
     pub(crate) fn new() -> Self {
-        Self { epoch: Instant::now(), share: CoreShare::new(), linger: Linger::awake() }
+        let (share, crowding, linger) = (CoreShare::new(), Crowding::new(), Linger::awake());
+        Self { epoch: Instant::now(), share, crowding, linger }
     }
 
     /// Others had the core from `before` until `after`.
     fn was_away(&mut self, before: Instant, after: Instant) {
         self.share.was_away(self.time(after), elapsed_ns(before, after));
+    }
+
+    /// The same where the engine runs on another core. True if this thread had better run there,
+    /// too.
+    fn was_crowded(&mut self, before: Instant, after: Instant) -> bool {
+        self.crowding.offered(self.time(after), elapsed_ns(before, after))
+    }
+
+    /// Whether to look if the core is crowded before sleeping.
+    fn asks_crowd(&self, now: Instant) -> bool {
+        self.crowding.is_due(self.time(now)) && !self.spares_yield(now)
     }
 
     fn spares_yield(&self, now: Instant) -> bool {
@@ -177,7 +191,9 @@ impl Channel {
 
     /// One step of `Adaptive`: keeps the core, lets others have it, or sleeps.
     fn adapt(&mut self, wait: &mut Wait, now: Instant) -> Result<(), Error> {
-        if elapsed_ns(wait.begun, now) >= self.habits.linger.ns() {
+        let has_lingered = elapsed_ns(wait.begun, now) >= self.habits.linger.ns();
+        let engine_is_elsewhere = !wait.engine_is_here && !self.host.is_embedded();
+        if has_lingered && !(engine_is_elsewhere && self.habits.asks_crowd(now)) {
             return self.sleep(wait);
         }
         if self.host.is_embedded() {
@@ -188,7 +204,9 @@ impl Channel {
         }
         wait.looked_at = now;
         let held_ns = elapsed_ns(wait.held_since, now);
-        if !wait.engine_is_here && !self.habits.share.is_due(held_ns, false) {
+        let is_due =
+            wait.engine_is_here || has_lingered || self.habits.share.is_due(held_ns, false);
+        if !is_due {
             return Ok(());
         }
         if self.habits.spares_yield(now) {
@@ -199,7 +217,18 @@ impl Channel {
         self.habits.was_away(now, after);
         (wait.held_since, wait.looked_at) = (after, after);
         wait.engine_is_here = self.engine_is_here();
+        if !wait.engine_is_here && self.habits.was_crowded(now, after) {
+            self.join_engine(wait);
+        }
         Ok(())
+    }
+
+    /// Moves this thread to the core of its engine.
+    fn join_engine(&mut self, wait: &mut Wait) {
+        if let Some(processor) = self.end.engine_processor() {
+            place::move_to(processor);
+            wait.engine_is_here = self.engine_is_here();
+        }
     }
 
     /// Sleeps until the daemon rings, or ends, or time is up; or until an embedded engine has
