@@ -71,6 +71,12 @@ impl CoreShare {
         held_ns >= if self.is_shared && !has_neighbour { SHARED_HOLD_NS } else { HOLD_NS }
     }
 
+    /// Whether somebody who waits, too, took the core when it was offered last.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// Whether to sleep where one would otherwise offer the core: somebody keeps it for long, and
     /// who wakes up gets it sooner than who yields.
     #[must_use]

@@ -175,7 +175,8 @@ impl Channel {
             Waiting::Spin | Waiting::Adaptive if self.host.is_embedded() => {}
             Waiting::Spin | Waiting::Adaptive => std::hint::spin_loop(),
         }
-        let is_eager = self.waiting == Waiting::Adaptive && wait.engine_is_here;
+        let is_wanted = wait.engine_is_here || self.habits.share.is_shared();
+        let is_eager = self.waiting == Waiting::Adaptive && is_wanted;
         if !is_eager && !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
             return Ok(());
         }
