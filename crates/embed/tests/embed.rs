@@ -13,7 +13,7 @@ use clearway_client::{
 };
 use clearway_embed::nic::fabric::{self, Faults};
 use clearway_embed::nic::memif::{self, Config, Role};
-use clearway_embed::nic::{Capabilities, Counters, HEADER_BYTES_MAX, Info, Queue, Transmit};
+use clearway_embed::nic::{Capabilities, Counters, HEADER_BYTES_MAX, Info, Queue, Sink, Transmit};
 use clearway_embed::{Channel, Code, ConnectionId, Error, Event, Host, Options, Waiting};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
@@ -109,7 +109,7 @@ impl Queue for Noted {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
     }
 

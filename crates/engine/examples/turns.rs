@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex};
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::Command;
 use clearway_engine::{Allowance, Control, Engine, Event, Request, VifSpec};
-use clearway_nic::{BURST_FRAMES, Capabilities, Counters, Info, MacAddress, Queue, Transmit};
+use clearway_nic::{
+    BURST_FRAMES, Capabilities, Checksums, Counters, Info, MacAddress, Queue, Sink, Transmit,
+};
 use world::{App, SIZES, address, config_of};
 
 const FRAME_BYTES_MAX: usize = 1518;
@@ -67,7 +69,7 @@ impl Queue for End {
         true
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let mut lane = self.inward.lock().expect("one thread");
         let count = lane.full.len().min(budget).min(BURST_FRAMES);
         self.burst.extend(lane.full.drain(..count));
@@ -77,7 +79,7 @@ impl Queue for End {
             for (frame, bytes) in frames.iter_mut().zip(&self.burst) {
                 *frame = bytes;
             }
-            sink(&frames[..count]);
+            sink(&frames[..count], Checksums::Unknown);
             self.inward.lock().expect("one thread").empty.append(&mut self.burst);
         }
         count

@@ -4,7 +4,7 @@
 use clearway_base::{Time, counters};
 use clearway_channel::FrameRefusal;
 use clearway_channel::burst::Point;
-use clearway_nic::{Queue, Transmit};
+use clearway_nic::{Checksums, Queue, Transmit};
 use clearway_wire::Malformed;
 use clearway_wire::digest::Digest;
 
@@ -49,8 +49,8 @@ pub struct Common {
 /// How a frame came to where it is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// From the engine's own queue.
-    Queue,
+    /// From the engine's own queue, which knows this of its checksums.
+    Queue(Checksums),
     /// From a VIF or service of this host that another engine of the NIC has.
     Lane,
     /// From another engine of the NIC, whose queue it came to.
@@ -74,7 +74,7 @@ impl Via {
     /// True if it is from another host.
     #[inline]
     pub(crate) const fn is_from_queue(self) -> bool {
-        matches!(self, Self::Queue | Self::QueueAndLane | Self::Assembled)
+        matches!(self, Self::Queue(_) | Self::QueueAndLane | Self::Assembled)
     }
 
     /// True if it is from this host, and from this engine.
@@ -86,7 +86,7 @@ impl Via {
     /// What the engine is told that the frame is handed to now.
     pub(crate) const fn parcel(self) -> What {
         match self {
-            Self::Queue | Self::Assembled => What::Arrival,
+            Self::Queue(_) | Self::Assembled => What::Arrival,
             _ => What::Frame,
         }
     }
@@ -149,6 +149,11 @@ impl Common {
             let length = fill(self, frame);
             if self.is_simple() { length } else { self.leave_host(now, &frame[..length], None) }
         })
+    }
+
+    /// True if checksums of TCP can be left to the queue: only it sees the frames.
+    pub(crate) fn may_leave_sums(&self, queue: &dyn Queue) -> bool {
+        queue.capabilities().transmit_checksum && self.is_simple()
     }
 
     /// True if what the host itself sends can only be for the NIC, and nobody wants to see it.

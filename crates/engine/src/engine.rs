@@ -458,14 +458,15 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let (core, bursts, mut work) = (&mut self.core, &mut self.bursts, 0);
         for queue in &mut self.queues {
             let most = bursts.frames();
-            let sink = &mut |frames: &[&[u8]]| {
+            let sink = &mut |frames: &[&[u8]], checksums| {
                 bursts.took(frames.len(), frames.iter().map(|frame| frame.len()).sum());
-                core.receive(now, frames, Via::Queue);
+                core.receive(now, frames, Via::Queue(checksums));
             };
             work += queue.receive(most, sink);
         }
         if let Some(queue) = &mut self.copies {
-            work += queue.receive(BURST_FRAMES, &mut |frames| core.receive_copies(now, frames));
+            let sink = &mut |frames: &[&[u8]], _| core.receive_copies(now, frames);
+            work += queue.receive(BURST_FRAMES, sink);
         }
         if let Some(queue) = self.queues.first_mut() {
             work += core.receive_parcels(now, queue.as_mut());

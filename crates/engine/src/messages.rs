@@ -224,7 +224,7 @@ impl Messages {
             Some(engine) if !via.is_lane() => common.hand_messages(engine, frame, via),
             Some(_) => common.counters.frames_unclaimed += 1,
             None => {
-                if via == Via::Queue && !self.fetches() {
+                if matches!(via, Via::Queue(_)) && !self.fetches() {
                     self.heads.learn(&self.endpoint, datagram, frame);
                 }
                 let arrival = if via.is_lane() { Arrival::Lane } else { Arrival::Queue };

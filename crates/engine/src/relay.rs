@@ -52,7 +52,7 @@ impl Common {
 
     /// Lets the other engines hear what concerns them, too.
     pub(crate) fn share(&mut self, service: Service, frame: &[u8], via: Via) {
-        if self.lanes.is_alone() || !matches!(via, Via::Queue | Via::Vif(_)) {
+        if self.lanes.is_alone() || !matches!(via, Via::Queue(_) | Via::Vif(_)) {
             return;
         }
         let concerns_all = match service {
@@ -75,7 +75,7 @@ impl Common {
     /// here.
     #[inline]
     pub(crate) fn share_reset(&mut self, payload: &[u8], frame: &[u8], via: Via) {
-        if self.lanes.is_alone() || via != Via::Queue {
+        if self.lanes.is_alone() || !matches!(via, Via::Queue(_)) {
             return;
         }
         let is_reset = |packet: Packet<'_>| {

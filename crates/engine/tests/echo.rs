@@ -123,7 +123,7 @@ impl Wired {
         self.wire.flush();
         (0..10).for_each(|_| self.turn());
         let mut frames = Vec::new();
-        self.wire.receive(100, &mut |burst| frames.extend(burst.iter().map(|f| f.to_vec())));
+        self.wire.receive(100, &mut |burst, _| frames.extend(burst.iter().map(|f| f.to_vec())));
         frames
     }
 }
@@ -224,7 +224,7 @@ fn a_component_and_a_virtual_interface_of_one_host_speak_with_each_other() {
 impl Wired {
     /// Frames that came to the other end of the wire so far.
     fn fabric_frames(&mut self) -> u64 {
-        self.wire.receive(100, &mut |_| {});
+        self.wire.receive(100, &mut |_, _| {});
         self.wire.counters().rx_frames
     }
 }

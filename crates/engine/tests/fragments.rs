@@ -80,7 +80,7 @@ impl Wired {
     fn answers(&mut self) -> Vec<Vec<u8>> {
         (0..20).for_each(|_| self.turn());
         let mut frames = Vec::new();
-        self.wire.receive(100, &mut |burst| frames.extend(burst.iter().map(|f| f.to_vec())));
+        self.wire.receive(100, &mut |burst, _| frames.extend(burst.iter().map(|f| f.to_vec())));
         frames
     }
 

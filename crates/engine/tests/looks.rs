@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clearway_engine::Turn;
 use clearway_nic::fabric::Faults;
-use clearway_nic::{Capabilities, Counters, Info, Queue, Transmit};
+use clearway_nic::{Capabilities, Counters, Info, Queue, Sink, Transmit};
 use world::{App, SIZES, World};
 
 const PORT: u16 = 7000;
@@ -34,7 +34,7 @@ impl Queue for Asked {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.queue.receive(budget, sink)
     }

@@ -227,7 +227,7 @@ fn received(world: &mut World) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for _ in 0..20 {
         world.turn();
-        let mut take = |burst: &[&[u8]]| frames.extend(burst.iter().map(|frame| frame.to_vec()));
+        let mut take = |burst: &[&[u8]], _| frames.extend(burst.iter().map(|frame| frame.to_vec()));
         while world.stranger().receive(32, &mut take) > 0 {}
     }
     frames

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use clearway_channel::FrameRefusal;
 use clearway_engine::VifSpec;
 use clearway_nic::fabric::Faults;
-use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit};
+use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Sink, Transmit};
 use world::{App, SIZES, World};
 
 const OWN_MAC: MacAddress = [2, 9, 9, 9, 9, 9];
@@ -40,7 +40,7 @@ impl Queue for Beside {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
     }
 

@@ -6,7 +6,7 @@ mod world;
 use clearway_base::MILLISECOND;
 use clearway_engine::{Event, Plug, Request, ip};
 use clearway_nic::fabric::Faults;
-use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, Unplugged};
+use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Sink, Transmit, Unplugged};
 use world::{App, SIZES, World, config_of};
 
 const FRAME_BYTES: usize = 1518;
@@ -31,7 +31,7 @@ impl Queue for Renamed {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
     }
 

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use clearway_base::Prefix;
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
 use clearway_engine::{Request, TcpPortSpec};
-use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
+use clearway_nic::{
+    Capabilities, Checksums, Counters, Info, MacAddress, Queue, Sink, Transmit, fabric,
+};
 use clearway_wire::tcp::{Flags, Repr, View};
 use clearway_wire::{ethernet, icmpv4, ipv4, protocol};
 use world::pair::restore;
@@ -123,7 +125,7 @@ fn two_apps_of_one_host_talk_without_the_wire() {
         connect(&mut world, &mut peers, SocketAddr::new(address(0), SERVER_PORT));
         exchange(&mut world, &mut peers, [200_000, 300_000]);
         let mut frames = 0;
-        while world.stranger().receive(32, &mut |burst| frames += burst.len()) > 0 {}
+        while world.stranger().receive(32, &mut |burst, _| frames += burst.len()) > 0 {}
         assert!(frames <= 2, "{frames} frames on the wire: only who has the address is told");
     }
 }
@@ -428,7 +430,7 @@ impl Queue for Tampered {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let injected: Vec<_> = {
             let mut between = lock(&self.between);
             let count = between.injected.len().min(budget);
@@ -436,7 +438,7 @@ impl Queue for Tampered {
         };
         let frames: Vec<&[u8]> = injected.iter().map(Vec::as_slice).collect();
         if !frames.is_empty() {
-            sink(&frames);
+            sink(&frames, Checksums::Unknown);
         }
         frames.len() + self.queue.receive(budget - frames.len(), sink)
     }

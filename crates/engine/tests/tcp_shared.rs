@@ -318,7 +318,7 @@ impl Stranger {
         for _ in 0..1000 {
             scene.world.turn();
             let mut answer = None;
-            scene.world.stranger().receive(32, &mut |burst| {
+            scene.world.stranger().receive(32, &mut |burst, _| {
                 let mut segments = burst.iter().filter(|frame| frame[12..14] == [8, 0]);
                 answer = segments.next_back().map(|frame| {
                     let view = View::new(&frame[34..]).expect("a segment");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clearway_nic::memif::{self, Config, Role, Socket};
-use clearway_nic::{Queue as _, Transmit};
+use clearway_nic::{Checksums, Queue as _, Transmit};
 
 const BURST: usize = 32;
 const RUNS: usize = 200;
@@ -46,8 +46,8 @@ fn open() -> (memif::Queue, memif::Queue) {
     };
     let (mut server, mut client) = (make(Role::Server), make(Role::Client));
     while !(server.link_up() && client.link_up()) {
-        server.receive(0, &mut |_| ());
-        client.receive(0, &mut |_| ());
+        server.receive(0, &mut |_, _| ());
+        client.receive(0, &mut |_, _| ());
     }
     (server, client)
 }
@@ -64,7 +64,7 @@ fn send(queue: &mut memif::Queue, count: usize, bytes: usize) -> usize {
     sent
 }
 
-fn look(frames: &[&[u8]]) {
+fn look(frames: &[&[u8]], _: Checksums) {
     frames.iter().for_each(|frame| assert_eq!(frame[0], 1));
 }
 
@@ -89,7 +89,7 @@ fn two_threads(from: &mut memif::Queue, to: &mut memif::Queue, bytes: usize) -> 
         }
         receiver.join().expect("the receiver ends")
     });
-    while to.receive(BURST, &mut |_| ()) > 0 {}
+    while to.receive(BURST, &mut |_, _| ()) > 0 {}
     ns
 }
 
@@ -98,14 +98,14 @@ fn ping_pong(one: &mut memif::Queue, other: &mut memif::Queue) -> f64 {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                if other.receive(1, &mut |_| ()) == 1 {
+                if other.receive(1, &mut |_, _| ()) == 1 {
                     send(other, 1, 64);
                 }
             }
         });
         send(one, 1, 64);
         let ns = per_frame(FRAMES / 16, || {
-            let frames = one.receive(1, &mut |_| ());
+            let frames = one.receive(1, &mut |_, _| ());
             if frames == 1 {
                 send(one, 1, 64);
             }

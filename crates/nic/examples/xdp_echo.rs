@@ -151,7 +151,7 @@ impl End {
 
     fn receive(&mut self) -> usize {
         let length = self.frame.len();
-        let look = &mut |frames: &[&[u8]]| {
+        let look = &mut |frames: &[&[u8]], _| {
             frames.iter().for_each(|frame| assert_eq!(frame.len(), length));
         };
         self.queue.receive(32, look)

@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::BURST_FRAMES;
+use crate::{BURST_FRAMES, Checksums, Sink};
 
 /// Up to [`BURST_FRAMES`] frames. Making one writes nothing, because the way of a lone frame is the
 /// one that has to be short.
@@ -34,12 +34,18 @@ impl<'a> Burst<'a> {
 
     /// Shows what there is, if there is anything; how many frames that is.
     #[inline]
-    pub(crate) fn show(&self, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    pub(crate) fn show(&self, sink: &mut Sink<'_>) -> usize {
+        self.show_with(Checksums::Unknown, sink)
+    }
+
+    /// The same where something is known of their checksums.
+    #[inline]
+    pub(crate) fn show_with(&self, checksums: Checksums, sink: &mut Sink<'_>) -> usize {
         if self.count > 0 {
             let frames = std::ptr::from_ref(&self.frames[..self.count]) as *const [&[u8]];
             // SAFETY: `push` has written the first `count` frames, and what is written has the
             // layout of what may not be (`MaybeUninit`'s guarantee).
-            sink(unsafe { &*frames });
+            sink(unsafe { &*frames }, checksums);
         }
         self.count
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-use crate::{Capabilities, Counters, Error, Info, Queue, Transmit};
+use crate::{Capabilities, Counters, Error, Info, Queue, Sink, Transmit};
 
 /// Both, as one queue.
 pub(crate) struct Joined {
@@ -53,13 +53,17 @@ impl Queue for Joined {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let shown = self.beside.receive(budget, sink);
         shown + self.queue.receive(budget - shown, sink)
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
         self.queue.transmit(fill)
+    }
+
+    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.queue.transmit_unsummed(fill)
     }
 
     fn send_to_kernel(&mut self, frame: &[u8]) {

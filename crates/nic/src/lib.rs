@@ -39,8 +39,8 @@ pub use ebpf::{AttachMode, Installed, Memory, NotInstalled, Opener, ThisProcess,
 pub use open_interface::{Opened, open_interface, open_xdp, probe};
 use queue::KERNEL_DESCRIPTORS;
 pub use queue::{
-    BURST_FRAMES, Capabilities, Counters, Error, HEADER_BYTES_MAX, Info, LCD_DESCRIPTORS, Queue,
-    Transmit,
+    BURST_FRAMES, Capabilities, Checksums, Counters, Error, HEADER_BYTES_MAX, Info,
+    LCD_DESCRIPTORS, Queue, Sink, Transmit,
 };
 pub use roomy::Roomy;
 pub use unplugged::Unplugged;

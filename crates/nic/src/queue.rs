@@ -23,7 +23,7 @@ pub const BURST_FRAMES: usize = 32;
 pub struct Capabilities {
     /// Largest frame in bytes, Ethernet header included, frame check sequence not.
     pub frame_bytes_max: usize,
-    /// The NIC fills in IPv4, UDP and TCP checksums of frames it sends.
+    /// [`Queue::transmit_unsummed`] fills in checksums of TCP where they are needed.
     pub transmit_checksum: bool,
     /// Frames with a wrong IPv4, UDP or TCP checksum do not reach the engine.
     pub receive_checksum: bool,
@@ -81,6 +81,19 @@ clearway_base::counters! {
     }
 }
 
+/// What is known of the checksums of frames that a queue shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// Nothing: they are to be checked, unless [`Capabilities::receive_checksum`] says otherwise.
+    Unknown,
+    /// Those of IPv4, UDP and TCP are right. Who made them from what they carry knew it to be what
+    /// had been sent.
+    Right,
+}
+
+/// What takes received frames, oldest first, 1 to [`BURST_FRAMES`] at a time.
+pub type Sink<'a> = dyn FnMut(&[&[u8]], Checksums) + 'a;
+
 /// What [`Queue::transmit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
@@ -132,15 +145,23 @@ pub trait Queue: Send {
     /// True while frames can leave. A queue whose link is down drops what it is given.
     fn link_up(&self) -> bool;
 
-    /// Takes up to `budget` received frames, oldest first, and shows them to `sink` in bursts of 1
-    /// to [`BURST_FRAMES`], whose bytes stay where they are and as they are until `sink` returns.
+    /// Takes up to `budget` received frames, oldest first, and shows them to `sink` in bursts,
+    /// whose bytes stay where they are and as they are until `sink` returns.
     /// Returns how many frames there were. Also does the driver's own housekeeping (reconnecting a
     /// memif, refilling rings), which never blocks.
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize;
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize;
 
     /// Calls `fill` with a free frame buffer of `frame_bytes_max` bytes, whose content is
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit;
+
+    /// The same for a segment of TCP whose checksum nobody has filled in: the driver does, or the
+    /// kernel, where it cuts a super-frame into segments, if it ever does. Only for a queue whose
+    /// [`Capabilities::transmit_checksum`] says so. A queue around another passes it on.
+    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        debug_assert!(false, "a queue that fills in no checksums");
+        self.transmit(fill)
+    }
 
     /// Gives a frame at once to the kernel that shares the NIC, as if it had come by the wire, and
     /// not to the wire. Lost where [`Capabilities::reaches_kernel`] is not so. A queue around

@@ -5,7 +5,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::{Capabilities, Counters, Info, Queue, Transmit};
+use crate::{Capabilities, Counters, Info, Queue, Sink, Transmit};
 
 /// See the module.
 pub struct Roomy {
@@ -26,7 +26,9 @@ impl Roomy {
 
 impl Queue for Roomy {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { frame_bytes_max: self.frame.len(), ..self.queue.capabilities() }
+        let capabilities = self.queue.capabilities();
+        let frame_bytes_max = self.frame.len();
+        Capabilities { frame_bytes_max, transmit_checksum: false, ..capabilities }
     }
 
     fn info(&self) -> Info {
@@ -37,7 +39,7 @@ impl Queue for Roomy {
         self.queue.link_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
     }
 

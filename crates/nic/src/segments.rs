@@ -23,7 +23,7 @@ mod offload;
 #[cfg(test)]
 mod tests;
 
-pub use cut::{Cut, complete};
+pub use cut::{Cut, complete, fill_checksum};
 pub use layout::HEADERS_MAX;
 pub use merge::Merge;
 pub use offload::Offload;

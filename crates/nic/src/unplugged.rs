@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::{Bell, Capabilities, Counters, Error, Info, MacAddress, Queue, Transmit};
+use crate::{Bell, Capabilities, Counters, Error, Info, MacAddress, Queue, Sink, Transmit};
 
 /// See the module.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Queue for Unplugged {
         false
     }
 
-    fn receive(&mut self, _: usize, _: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, _: usize, _: &mut Sink<'_>) -> usize {
         0
     }
 

@@ -127,7 +127,7 @@ fn flows_are_shared_out_among_queues() {
     let mut counts = vec![[0; 3]; flows.into()];
     veth::until("all have come", || {
         for (index, queue) in near.iter_mut().enumerate() {
-            queue.receive(64, &mut |frames| {
+            queue.receive(64, &mut |frames, _| {
                 for frame in frames.iter().filter(|frame| frame.ends_with(&[7; 300])) {
                     let port = u16::from_be_bytes([frame[34], frame[35]]);
                     counts[usize::from(port - 40_000)][index] += 1;
@@ -299,9 +299,9 @@ fn a_filter_that_would_be_too_long_lets_everything_through_and_says_so() {
     next_frame("all arrives", &mut *queue, ends_with(b"to any port"));
     own().for_each(|address| steering.remove_address(address).expect("it was added"));
     assert!(!queue.info().mode.contains("all frames come up"), "{}", queue.info().mode);
-    queue.receive(64, &mut |_| ());
+    queue.receive(64, &mut |_, _| ());
     sender.send_to(b"to any port", (IPV4[0], PORT + 1)).expect("sent");
-    assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+    assert_eq!(queue.receive(64, &mut |frames, _| panic!("{frames:x?} are not ours")), 0);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn an_interface_may_vanish() {
     veth::until("the link is down", || {
         queue.transmit(&mut |buffer| buffer.len());
         queue.flush();
-        queue.receive(1, &mut |_| ());
+        queue.receive(1, &mut |_, _| ());
         !queue.link_up()
     });
     assert!(queue.arm());

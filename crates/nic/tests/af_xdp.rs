@@ -90,7 +90,7 @@ fn the_kernel_keeps_the_rest_of_the_interface() {
         assert!(veth.near.within(|| ping(IPV4[1].into())).expect("entered"), "ping from here");
         tcp_carries_a_megabyte(&veth, IPV4[0].into());
         tcp_carries_a_megabyte(&veth, IPV6[0].into());
-        assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+        assert_eq!(queue.receive(64, &mut |frames, _| panic!("{frames:x?} are not ours")), 0);
     }
 }
 
@@ -139,7 +139,7 @@ fn ports_are_steered(veth: &Veth, mode: Mode, here: IpAddr, there: IpAddr) {
     next_frame("ours arrives", &mut *queue, ends_with(b"for the engine"));
     sender.send_to(b"for the kernel", (here, PORT + 1)).expect("sent");
     kernel_gets(&others, b"for the kernel");
-    assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+    assert_eq!(queue.receive(64, &mut |frames, _| panic!("{frames:x?} are not ours")), 0);
 
     let bound = veth.near.within(|| UdpSocket::bind((here, PORT))).unwrap();
     assert!(bound.is_err(), "a registered port is taken");
@@ -260,7 +260,7 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
         until("all have passed", || passed(&steering) >= before + passing.len() as u64);
         assert_eq!(steered(&steering).redirected, redirected, "in {mode:?}");
         assert!(steered(&steering).passed_fragment >= 2);
-        assert_eq!(here.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+        assert_eq!(here.receive(64, &mut |frames, _| panic!("{frames:x?} are not ours")), 0);
     }
 }
 
@@ -300,7 +300,7 @@ fn patterns_come_and_go_while_frames_flow() {
         let passed = steered(&steering).passed_other;
         veth::send(&mut *there, &frame);
         until("it is the kernel's", || steered(&steering).passed_other > passed);
-        assert_eq!(here.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+        assert_eq!(here.receive(64, &mut |frames, _| panic!("{frames:x?} are not ours")), 0);
     }
 }
 
@@ -355,7 +355,7 @@ fn every_receive_queue_has_a_socket() {
             veth::send(&mut **sender, &frame);
             let mut arrived = 0;
             until("one of them has it", || {
-                let taken = queues.iter_mut().map(|queue| queue.receive(8, &mut |_| ()));
+                let taken = queues.iter_mut().map(|queue| queue.receive(8, &mut |_, _| ()));
                 arrived += taken.sum::<usize>();
                 arrived > 0
             });
@@ -484,7 +484,7 @@ fn an_interface_may_vanish() {
         until("the link is down", || {
             queue.transmit(&mut |buffer| buffer.len());
             queue.flush();
-            queue.receive(1, &mut |_| ());
+            queue.receive(1, &mut |_, _| ());
             !queue.link_up()
         });
         assert!(queue.arm());
@@ -520,8 +520,8 @@ fn more_than_the_kernel_takes_at_once_leaves_in_order() {
             near.flush();
             let mut numbers = Vec::new();
             until("all have arrived", || {
-                near.receive(1, &mut |_| ());
-                far.receive(64, &mut |frames| {
+                near.receive(1, &mut |_, _| ());
+                far.receive(64, &mut |frames, _| {
                     for frame in frames {
                         assert_eq!(frame[42..44], lap.to_be_bytes());
                         numbers.push(u16::from_be_bytes([frame[44], frame[45]]));
@@ -634,8 +634,8 @@ fn jumbo_frames_leave_no_buffer_behind() {
             }
             there.flush();
             until("all have arrived", || {
-                there.receive(1, &mut |_| ());
-                here.receive(64, &mut |frames| {
+                there.receive(1, &mut |_, _| ());
+                here.receive(64, &mut |frames, _| {
                     for frame in frames {
                         assert_eq!(*frame, numbered(seen), "number {seen}");
                         seen += 1;

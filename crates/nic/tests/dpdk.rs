@@ -140,7 +140,7 @@ fn queues_on_threads_of_their_own() {
 /// Frames with this mark, there and back.
 fn exchange(server: &mut DpdkQueue, client: &mut DpdkQueue, mark: u8) {
     // DPDK's client gives the server no buffers before it is first asked for frames.
-    assert_eq!(client.receive(1, &mut |frames| panic!("{frames:x?}")), 0);
+    assert_eq!(client.receive(1, &mut |frames, _| panic!("{frames:x?}")), 0);
     for round in 0..1000_u16 {
         let frame = [&[mark; 60][..], &round.to_be_bytes()].concat();
         veth::send(client, &frame);

@@ -322,14 +322,14 @@ fn a_hostile_server_does_no_harm() {
                     peer.write(peer.m2s + 64, &1u16.to_ne_bytes());
                 }
             }
-            client.receive(64, &mut |_| panic!("no frame was sent"));
+            client.receive(64, &mut |_, _| panic!("no frame was sent"));
             // Finds the server's index ahead of ours once the ring seems full.
             (0..300).for_each(|_| _ = transmit(&mut client));
             assert_eq!(client.link_counters().violations, violations + 1, "seed {seed}");
         }
         for _ in 0..50 {
             peer.scribble(&mut random);
-            client.receive(64, &mut |_| ());
+            client.receive(64, &mut |_, _| ());
             transmit(&mut client);
             client.arm();
             client.disarm();
@@ -337,7 +337,7 @@ fn a_hostile_server_does_no_harm() {
         drop(peer);
         until("the client notices", || {
             client.disarm();
-            client.receive(0, &mut |_| ());
+            client.receive(0, &mut |_, _| ());
             !client.link_up()
         });
     }
@@ -379,7 +379,7 @@ fn holes_made_before_are_filled_before_an_engine_comes() {
             }
             peer.set_index(S2M + 6, RING_SIZE);
             let before = faults();
-            let frames = server.queue.receive(usize::from(RING_SIZE), &mut |_| ());
+            let frames = server.queue.receive(usize::from(RING_SIZE), &mut |_, _| ());
             assert_few(faults() - before);
             assert_eq!(frames, usize::from(RING_SIZE));
             continue;
@@ -623,7 +623,7 @@ impl Server {
     fn received(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         self.queue
-            .receive(1024, &mut |burst| frames.extend(burst.iter().map(|frame| frame.to_vec())));
+            .receive(1024, &mut |burst, _| frames.extend(burst.iter().map(|frame| frame.to_vec())));
         frames
     }
 

@@ -173,7 +173,7 @@ fn send(queue: &mut Queue, frame: &[u8]) {
 
 fn take(queue: &mut Queue) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    queue.receive(256, &mut |burst| frames.extend(burst.iter().map(|frame| frame.to_vec())));
+    queue.receive(256, &mut |burst, _| frames.extend(burst.iter().map(|frame| frame.to_vec())));
     frames
 }
 

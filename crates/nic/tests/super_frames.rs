@@ -7,10 +7,10 @@ mod veth;
 
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clearway_nic::interface::{KernelSteering, Namespace, Protocol, SteerPattern, Steering};
-use clearway_nic::{Queue, af_packet, af_xdp, open_interface, open_xdp, udp};
+use clearway_nic::{Checksums, Queue, Transmit, af_packet, af_xdp, open_interface, open_xdp, udp};
 use conformance::Pair;
 use veth::{
     INTERFACE, IPV4, IPV6, PORT, Veth, datagrams, ends_with, ip, is_ours, mac_at, next_frame,
@@ -164,17 +164,60 @@ fn segments_of_a_stream_go_together_and_come_as_they_were() {
     let stream = Stream { to: PORT, sequence: u32::MAX - 9000, acknowledgement: 5 };
     for (is_v4, here) in [(true, IPV4[0].into()), (false, IPV6[0].into())] {
         steering.add_pattern(&pattern(6, here, PORT)).expect("there is room");
-        for tags in [&[][..], &[5]] {
+        for (tags, is_summed) in [(&[][..], true), (&[5], true), (&[], false), (&[5], false)] {
             let frames = segments(macs, tags, is_v4, stream, &sizes);
             let before = packets_at(&veth.near);
-            send_all(&mut *far, &frames);
+            if is_summed {
+                send_all(&mut *far, &frames);
+            } else {
+                send_unsummed(&mut *far, &frames, tags, is_v4);
+            }
             assert_eq!(receive_all(&mut *near, frames.len()), frames);
             let packets = packets_at(&veth.near) - before;
             assert!(packets < 20, "{} frames were {packets} packets", frames.len());
         }
     }
     assert_eq!(near.counters().rx_frames_dropped, 0);
-    assert_eq!(far.counters().tx_frames, 4 * 157);
+    assert_eq!(far.counters().tx_frames, 8 * 157);
+}
+
+/// Sends segments whose checksums are left to the queue, in whose place something else is.
+fn send_unsummed(queue: &mut dyn Queue, frames: &[Vec<u8>], tags: &[u16], is_v4: bool) {
+    assert!(queue.capabilities().transmit_checksum);
+    let checksum_at = 14 + 4 * tags.len() + if is_v4 { 20 } else { 40 } + 16;
+    for frame in frames {
+        let mut fill = |buffer: &mut [u8]| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            buffer[checksum_at] ^= 0x5a;
+            frame.len()
+        };
+        while queue.transmit_unsummed(&mut fill) == Transmit::Full {
+            queue.flush();
+        }
+    }
+    queue.flush();
+}
+
+#[test]
+fn checksums_of_what_came_as_a_super_frame_are_known_to_be_right() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    let (mut far, _) = open_packet(&veth.far);
+    steering.add_pattern(&pattern(6, IPV4[0].into(), PORT)).expect("there is room");
+    let macs = [far.info().mac, near.info().mac];
+    let stream = Stream { to: PORT, sequence: 1, acknowledgement: 5 };
+    for (count, expected) in [(1, Checksums::Unknown), (20, Checksums::Right)] {
+        send_all(&mut *far, &segments(macs, &[], true, stream, &vec![1400; count]));
+        let (mut taken, sent_at) = (0, Instant::now());
+        while taken < count {
+            assert!(sent_at.elapsed() < Duration::from_secs(10), "{taken} of {count} came");
+            near.receive(32, &mut |frames, checksums| {
+                let ours = frames.iter().filter(|frame| is_ours(frame)).count();
+                assert!(ours == 0 || checksums == expected, "{checksums:?} of {count}");
+                taken += ours;
+            });
+        }
+    }
 }
 
 /// A stream of the far end's packet socket, read by a program at the near end.
@@ -310,7 +353,7 @@ fn packets_come_as_they_were_between_any_two_drivers() {
                 assert!(received == sent, "{drivers:?} {is_v4} {tags:?}: frames differ");
             }
         }
-        near.receive(64, &mut |frames| assert!(!frames.iter().any(|frame| is_ours(frame))));
+        near.receive(64, &mut |frames, _| assert!(!frames.iter().any(|frame| is_ours(frame))));
         let (here, there) = (near.counters(), far.counters());
         assert_eq!((here.rx_frames_dropped, there.tx_frames_dropped), (0, 0));
         assert_eq!(here.rx_super_frames, there.tx_super_frames, "{drivers:?}");

@@ -202,7 +202,7 @@ fn vlan_tags_stay_in_their_place() {
             let mut received = Vec::new();
             veth::until("all of them have come", || {
                 let ours = |frame: &&&[u8]| frames.iter().any(|sent| **frame == sent);
-                queue.receive(64, &mut |burst| {
+                queue.receive(64, &mut |burst, _| {
                     received.extend(burst.iter().filter(ours).map(|frame| frame.to_vec()));
                 });
                 received.len() >= frames.len()
@@ -237,7 +237,7 @@ fn flows_are_shared_out_among_queues() {
     let mut counts = vec![[0; 3]; flows];
     veth::until("all have come", || {
         for (index, queue) in queues.iter_mut().enumerate() {
-            queue.receive(64, &mut |frames| {
+            queue.receive(64, &mut |frames, _| {
                 for frame in frames.iter().filter(|frame| frame.ends_with(&[7; 300])) {
                     let port = u16::from_be_bytes([frame[34], frame[35]]);
                     let flow = ports.iter().position(|other| *other == port).expect("one of them");
@@ -363,7 +363,7 @@ fn a_device_that_is_removed_is_a_link_that_is_down() {
     veth::send(&mut *queue, &frame);
     assert_eq!(queue.counters().tx_frames_dropped, 1);
     assert!(!queue.link_up());
-    assert_eq!(queue.receive(64, &mut |_| panic!("from nowhere")), 0);
+    assert_eq!(queue.receive(64, &mut |_, _| panic!("from nowhere")), 0);
     veth::send(&mut *queue, &frame);
     assert_eq!(queue.counters().tx_frames_dropped, 2);
 }

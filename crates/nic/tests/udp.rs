@@ -95,7 +95,7 @@ fn queue(queue: &mut dyn Queue, frame: &[u8]) {
 fn receive(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
     let mut frames: Vec<Vec<u8>> = Vec::new();
     veth::until("all frames have arrived", || {
-        queue.receive(64, &mut |burst| frames.extend(burst.iter().map(|frame| frame.to_vec())));
+        queue.receive(64, &mut |burst, _| frames.extend(burst.iter().map(|frame| frame.to_vec())));
         frames.len() >= count
     });
     frames
@@ -146,7 +146,7 @@ fn a_look_takes_one_packet_until_there_are_more() {
             stranger.send_to(&[number as u8; 10], (address, port)).expect("sent");
         });
         let mut numbers = Vec::new();
-        let mut show = |burst: &[&[u8]]| numbers.extend(burst.iter().map(|frame| frame[42]));
+        let mut show = |burst: &[&[u8]], _| numbers.extend(burst.iter().map(|frame| frame[42]));
         let looks: Vec<usize> = (0..6).map(|_| b.receive(32, &mut show)).collect();
         assert_eq!(numbers, Vec::from_iter(0..count as u8), "in order, each once");
         looks
@@ -241,7 +241,7 @@ fn what_the_kernel_has_no_room_for_is_counted() {
         stranger.send_to(&[7; 1000], (to, port)).expect("loopback takes all");
     }
     let mut arrived = 0;
-    while b.receive(64, &mut |frames| arrived += frames.len() as u64) > 0 {}
+    while b.receive(64, &mut |frames, _| arrived += frames.len() as u64) > 0 {}
     assert!(arrived < sent, "the socket has no end");
     let counters = b.counters();
     assert_eq!((counters.rx_frames, counters.rx_frames_dropped), (arrived, sent - arrived));
@@ -265,7 +265,7 @@ fn several_queues_share_a_port_and_nobody_else_has_it() {
         sent += 1;
         assert!(sent < 1000, "some queues have nothing: {arrived:?}");
         for (queue, arrived) in queues.iter_mut().zip(&mut arrived) {
-            *arrived += queue.receive(64, &mut |_| ());
+            *arrived += queue.receive(64, &mut |_, _| ());
         }
     }
     assert_eq!(arrived.iter().sum::<usize>(), sent);

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clearway_base::Time;
 
 use clearway_nic::{
-    BURST_FRAMES, Bell, Capabilities, Counters, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
+    BURST_FRAMES, Bell, Capabilities, Checksums, Counters, Info, LCD_DESCRIPTORS, MacAddress,
+    Queue, Sink, Transmit,
 };
 
 /// One queue, as the engine has it.
@@ -122,7 +123,7 @@ impl Queue for SimQueue {
         lock(&self.shared).is_up
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let mut shared = lock(&self.shared);
         let count = budget.min(shared.received.len());
         if count == 0 {
@@ -134,7 +135,7 @@ impl Queue for SimQueue {
         drop(shared);
         for burst in frames.chunks(BURST_FRAMES) {
             let burst: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
-            sink(&burst);
+            sink(&burst, Checksums::Unknown);
         }
         count
     }

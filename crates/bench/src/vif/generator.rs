@@ -24,7 +24,7 @@ impl GeneratorRole {
         tell(&Event::Ready(String::new()));
         let mut flows = Flows::of_peer(self.flows);
         loop {
-            queue.receive(BURST_FRAMES, &mut |_| ());
+            queue.receive(BURST_FRAMES, &mut |_, _| ());
             send_burst(&mut queue, &mut flows);
         }
     }

@@ -174,7 +174,7 @@ impl CountedFrames {
         turn(&mut || self.station.turn(self.ticks.next(), self.direction, 1));
         // All of it, also what the host sent before this end was up: a full ring costs tries.
         let mut sent = 0;
-        while let burst @ 1.. = self.wire.receive(BURST_FRAMES, &mut |_| ()) {
+        while let burst @ 1.. = self.wire.receive(BURST_FRAMES, &mut |_, _| ()) {
             sent += burst as u64;
         }
         self.wire.flush();

@@ -78,7 +78,7 @@ impl Switch {
             // Nothing goes back to where it came from, so the others are all that is written to.
             let mut own = std::mem::take(&mut self.queues[from]);
             for (number, queue) in own.iter_mut().enumerate() {
-                frames += queue.receive(BURST, &mut |burst| {
+                frames += queue.receive(BURST, &mut |burst, _| {
                     for frame in burst {
                         self.core.ports[from].count_received(number, frame);
                         self.core.forward(from, frame, &mut self.queues);

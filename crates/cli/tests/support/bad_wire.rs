@@ -125,11 +125,11 @@ impl Side {
     /// how many frames there were.
     fn pass(&mut self) -> usize {
         let Self { queue, mac, wire, .. } = self;
-        let put = queue.receive(64, &mut |frames| {
+        let put = queue.receive(64, &mut |frames, _| {
             frames.iter().for_each(|frame| transmit(wire, frame, None));
         });
         wire.flush();
-        let given = wire.receive(64, &mut |frames| {
+        let given = wire.receive(64, &mut |frames, _| {
             frames.iter().for_each(|frame| transmit(&mut **queue, frame, Some(mac)));
         });
         queue.flush();

@@ -108,7 +108,7 @@ mod tests {
         };
         let capabilities = Capabilities {
             frame_bytes_max: 1514,
-            transmit_checksum: true,
+            transmit_checksum: false,
             receive_checksum: true,
             kernel_shares: true,
             reaches_kernel: false,

@@ -3,7 +3,7 @@
 
 use clearway_base::Time;
 use clearway_channel::burst::Point;
-use clearway_nic::BURST_FRAMES;
+use clearway_nic::{BURST_FRAMES, Checksums};
 use clearway_wire::digest::Digest;
 
 use super::Core;
@@ -58,7 +58,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     /// nobody watches. Returns how many.
     #[inline]
     fn receive_known(&mut self, now: Time, frames: &[&[u8]], via: Via) -> usize {
-        if via != Via::Queue || self.common.has_onlookers() {
+        if !matches!(via, Via::Queue(_)) || self.common.has_onlookers() {
             return 0;
         }
         self.messages.receive_known(&mut self.common, now, frames)
@@ -199,7 +199,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         for ((frame, digest), owner) in frames.iter().zip(digests).zip(owners) {
             self.show(now, frame, digest, *owner, via);
             match via {
-                Via::Queue | Via::Host => self.copy(now, None, frame, digest),
+                Via::Queue(_) | Via::Host => self.copy(now, None, frame, digest),
                 Via::Vif(sender) => self.copy(now, Some(sender), frame, digest),
                 Via::Lane | Via::QueueAndLane | Via::Assembled => {} // was done where they came
             }
@@ -290,7 +290,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             let digest = Digest::of(frame);
             let owner = self.common.switch.owner(&digest);
             if owner == Some(FrameOwner::Service(Service::Undelivered)) {
-                self.receive_one(now, frame, Via::Queue);
+                self.receive_one(now, frame, Via::Queue(Checksums::Unknown));
                 continue;
             }
             self.copy(now, None, frame, &digest);
@@ -305,6 +305,6 @@ impl<X: Component<Owner = ()>> Core<X> {
     #[cold]
     fn receive_unchecked(&mut self, now: Time, frames: &[&[u8]]) {
         let owner = self.frames.first().map(FrameOwner::Vif);
-        self.hand_over(now, owner, frames, Via::Queue);
+        self.hand_over(now, owner, frames, Via::Queue(Checksums::Unknown));
     }
 }

@@ -1,5 +1,5 @@
 //! What leaves: segments, built in the queue's buffers from the apps' memory. The checksum is of
-//! what was copied there.
+//! what was copied there, unless the queue sees to it.
 
 use std::net::IpAddr;
 
@@ -29,16 +29,22 @@ impl Tcp {
     ) -> Sending {
         let Outlet { queue, budget, bytes, .. } = outlet;
         let (mut sending, mut queued_bytes) = (Sending::default(), 0);
+        let leaves_sums = common.may_leave_sums(queue);
         while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
-            let sent = common.send(now, queue, |common, frame| {
+            let mut fill = |common: &mut Common, frame: &mut [u8]| {
                 let transmit = self.stack.poll_transmit(now, PAYLOAD_BYTES);
                 was_there = transmit.is_some();
-                let length =
-                    transmit.as_ref().map_or(0, |transmit| self.emit(common, now, transmit, frame));
+                let length = transmit
+                    .as_ref()
+                    .map_or(0, |transmit| self.emit(common, now, transmit, frame, leaves_sums));
                 queued_bytes += length;
                 length
-            });
+            };
+            let sent = match leaves_sums {
+                true => queue.transmit_unsummed(&mut |frame| fill(common, frame)),
+                false => common.send(now, queue, fill),
+            };
             match sent {
                 Sent::Queued => sending.queued += 1,
                 Sent::Nothing if was_there => {} // for this host, or nobody knows the way
@@ -57,6 +63,7 @@ impl Tcp {
         now: Time,
         transmit: &Transmit,
         frame: &mut [u8],
+        leaves_sums: bool,
     ) -> usize {
         let (interface, stack) = (common.host.own_mut(), &self.stack);
         let is_silent = |key| stack.is_silent(key);
@@ -70,7 +77,9 @@ impl Tcp {
         let payload = &mut frame[at + header_bytes..];
         let payload_bytes = copy(&self.stack, &common.channels, transmit, payload);
         let length = header_bytes + payload_bytes;
-        tcp::fill_checksum(&mut frame[at..at + length], addresses(path));
+        if !leaves_sums || *is_here {
+            tcp::fill_checksum(&mut frame[at..at + length], addresses(path));
+        }
         let length = path.emit_headers(frame, length, transmit.ecn_capable);
         if transmit.ip != IpFields::default() {
             path.set_ip_fields(frame, transmit.ip.hop_limit, transmit.ip.traffic_class);

@@ -16,7 +16,9 @@ impl Tcp {
     /// Tells of all that has happened to the stack.
     #[inline]
     pub(super) fn tell(&mut self, common: &mut Common, now: Time) {
-        self.tell_after(common, now, Via::Queue);
+        if self.stack.has_events() {
+            self.tell_events(common, now, false);
+        }
     }
 
     /// The same, after segments that came in this way.

@@ -296,7 +296,7 @@ fn meet(world: &mut World, own: IpAddr) -> (Interface, UdpPath) {
 
 fn received(world: &mut World) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    let mut take = |burst: &[&[u8]]| frames.extend(burst.iter().map(|frame| frame.to_vec()));
+    let mut take = |burst: &[&[u8]], _| frames.extend(burst.iter().map(|frame| frame.to_vec()));
     while world.stranger().receive(32, &mut take) > 0 {}
     frames
 }

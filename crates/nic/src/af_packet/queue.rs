@@ -15,7 +15,7 @@ use crate::burst::Burst;
 use crate::interface::{Device, Link};
 use crate::to_kernel::ToKernel;
 use crate::vnet::{Carrier, MESSAGES, Messages, Sender, Stage};
-use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
+use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Sink, Transmit};
 
 /// The way out by a packet socket.
 ///
@@ -91,7 +91,7 @@ impl PacketQueue {
     }
 
     /// Shows some of the frames that came first.
-    fn show_burst(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn show_burst(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let shown = if self.stage.has_waiting() {
             let (shown, bytes) = self.stage.show(budget, sink);
             self.counters.rx_bytes += bytes as u64;
@@ -105,7 +105,7 @@ impl PacketQueue {
 
     /// Takes frames out of the ring until a burst is full or a super-frame came, shows them, and
     /// gives their slots back.
-    fn show_ring(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn show_ring(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let counters = &mut self.counters;
         let (stage, socket) = (&mut self.stage, &self.socket);
         self.ring.take(|waiting| {
@@ -158,7 +158,7 @@ impl Queue for PacketQueue {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             frame_bytes_max: self.frame_bytes_max,
-            transmit_checksum: false,
+            transmit_checksum: true,
             receive_checksum: false,
             kernel_shares: true,
             reaches_kernel: self.to_kernel.is_some(),
@@ -181,7 +181,7 @@ impl Queue for PacketQueue {
         self.link.is_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.link.turn();
         let mut shown = 0;
         while shown < budget && (self.stage.has_waiting() || self.ring.is_ready()) {
@@ -191,7 +191,11 @@ impl Queue for PacketQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, fill)
+        self.sender.transmit(&self.link, &mut self.counters, false, fill)
+    }
+
+    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.sender.transmit(&self.link, &mut self.counters, true, fill)
     }
 
     fn send_to_kernel(&mut self, frame: &[u8]) {

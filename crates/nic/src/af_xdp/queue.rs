@@ -20,7 +20,7 @@ use super::socket::Socket;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
 use crate::to_kernel::ToKernel;
-use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
+use crate::{BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Sink, Transmit};
 
 /// One AF_XDP socket as a queue.
 pub(super) struct XdpQueue {
@@ -133,7 +133,7 @@ impl XdpQueue {
     /// Shows the oldest frames of the receive ring, of which `waiting` descriptors are taken at
     /// most, in place, and puts their chunks in the fill ring, which the caller publishes. Ends at
     /// a part of a larger frame. Returns how many descriptors it has taken.
-    fn show_burst(&mut self, waiting: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn show_burst(&mut self, waiting: usize, sink: &mut Sink<'_>) -> usize {
         let mut burst = Burst::new();
         for taken in 1..=waiting.min(BURST_FRAMES) {
             let descriptor = self.socket.received.read();
@@ -159,14 +159,14 @@ impl XdpQueue {
 
     /// Takes a part of a larger frame, and shows that when it is whole.
     #[cold]
-    fn assemble(&mut self, part: &[u8], goes_on: bool, sink: &mut dyn FnMut(&[&[u8]])) {
+    fn assemble(&mut self, part: &[u8], goes_on: bool, sink: &mut Sink<'_>) {
         match self.assembly.add(part, goes_on) {
             Part::Taken => {}
             Part::TooLong => self.counters.rx_frames_dropped += 1,
             Part::Last(frame) => {
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len() as u64;
-                sink(&[frame]);
+                sink(&[frame], Checksums::Unknown);
             }
         }
     }
@@ -217,7 +217,7 @@ impl Queue for XdpQueue {
         self.link.is_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.housekeeping();
         let budget = u32::try_from(budget).unwrap_or(u32::MAX);
         let count = self.socket.received.waiting(budget.min(self.socket.layout.entries()));

@@ -9,7 +9,9 @@ use super::port::Port;
 use super::sys::{self, Frame, Mbuf};
 use super::thread;
 use crate::burst::Burst;
-use crate::{BURST_FRAMES, Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, Queue, Transmit};
+use crate::{
+    BURST_FRAMES, Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, Queue, Sink, Transmit,
+};
 
 /// Calls of `receive` between two looks at the link, while it is up and while it is down.
 const CALLS_UP: u32 = 16 * 1024;
@@ -110,7 +112,7 @@ impl DpdkQueue {
 
     /// Shows up to `budget` of the frames that were fetched, and gives their mbufs back.
     #[inline]
-    fn show(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn show(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let Arrived { mbufs, frames, next, count } = &mut self.arrived;
         let end = (*count).min(*next + budget);
         let mut burst = Burst::new();
@@ -208,7 +210,7 @@ impl Queue for DpdkQueue {
     }
 
     #[inline]
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         thread::enter();
         if self.calls_left == 0 {
             self.look_at_link();

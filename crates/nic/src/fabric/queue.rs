@@ -8,7 +8,7 @@ use clearway_base::Random;
 use super::lane::Lane;
 use super::{Fabric, Fate, Frame, Kind, PortState, lock};
 use crate::burst::Burst;
-use crate::{BURST_FRAMES, Capabilities, Counters, Info, Transmit};
+use crate::{BURST_FRAMES, Capabilities, Counters, Info, Sink, Transmit};
 
 /// One queue of a NIC in memory. Made by [`super::pair`] and [`super::switch`].
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl crate::Queue for Queue {
         self.fabric.link_up(self.port)
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let mut frames = Vec::new();
         self.lane().pop(budget, self.fabric.now(), &mut frames);
         for frames in frames.chunks(BURST_FRAMES) {

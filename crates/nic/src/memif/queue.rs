@@ -11,7 +11,7 @@ use super::link::Ends;
 use super::poller::{Poller, Source};
 use super::receiver::{self, Receiver};
 use super::shared::Shared;
-use crate::{Capabilities, Counters, Error, Info, Transmit};
+use crate::{Capabilities, Counters, Error, Info, Sink, Transmit};
 
 /// Calls of `receive` between two looks at the control sockets, which cost a system call (0.2 µs)
 /// each: while the link is up, and while it is down.
@@ -192,7 +192,7 @@ impl crate::Queue for Queue {
     }
 
     #[inline]
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         if self.calls_left == 0 || self.generation != self.shared.generation() {
             self.housekeep();
         }

@@ -12,7 +12,7 @@ use super::buffers::{Buffers, Violation, prefetch};
 use super::region::Region;
 use super::ring::{Descriptor, Ring};
 use crate::burst::Burst;
-use crate::{BURST_FRAMES, Counters};
+use crate::{BURST_FRAMES, Counters, Sink};
 
 /// How many descriptors ahead of the copy their frames are prefetched: enough to hide the latency
 /// of a line in the other core's cache (80 ns) behind the work on this many frames.
@@ -98,7 +98,7 @@ impl Receiver {
         &mut self,
         budget: usize,
         area: &mut [u8],
-        sink: &mut dyn FnMut(&[&[u8]]),
+        sink: &mut Sink<'_>,
         counters: &mut Counters,
     ) -> (usize, Result<(), Violation>) {
         let produced = self.ring.produced();

@@ -65,7 +65,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// for some milliseconds, that is a minute.
 fn drain(queue: &mut Queue) -> usize {
     queue.disarm();
-    queue.receive(64, &mut |_| ())
+    queue.receive(64, &mut |_, _| ())
 }
 
 fn send(queue: &mut Queue, frame: &[u8]) -> Transmit {
@@ -79,7 +79,7 @@ fn send(queue: &mut Queue, frame: &[u8]) -> Transmit {
 
 fn received(queue: &mut Queue) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    queue.receive(1024, &mut |burst| frames.extend(burst.iter().map(|frame| frame.to_vec())));
+    queue.receive(1024, &mut |burst, _| frames.extend(burst.iter().map(|frame| frame.to_vec())));
     frames
 }
 
@@ -131,7 +131,7 @@ fn buffers_go_back_behind_what_is_sent_or_when_they_are_many_or_when_there_is_ti
                 .take_while(|sent| *sent == Transmit::Queued)
                 .count()
         };
-        let take = |to: &mut Queue, count| to.receive(count, &mut |_| ());
+        let take = |to: &mut Queue, count| to.receive(count, &mut |_, _| ());
         assert_eq!((fill(from), fill(from)), (32, 0));
         assert_eq!((take(to, 3), fill(from)), (3, 0), "they can wait");
         to.flush();
@@ -296,7 +296,7 @@ fn a_queue_that_never_sleeps_sees_the_end_of_its_link_after_so_many_receives() {
         }
         drop(b);
         let has_link = |_: &usize| {
-            a[0].receive(64, &mut |_| ());
+            a[0].receive(64, &mut |_, _| ());
             a[0].link_up()
         };
         let receives = (0..2 * RECEIVES).take_while(has_link).count();
@@ -417,7 +417,7 @@ fn queues_on_their_own_threads_survive_restarts() {
                 let up = &up;
                 scope.spawn(move || {
                     until("the link is up", || {
-                        queue.receive(0, &mut |_| ());
+                        queue.receive(0, &mut |_, _| ());
                         queue.link_up()
                     });
                     up.wait();
@@ -444,7 +444,7 @@ fn exchange(queue: &mut Queue, frames: u32) {
         {
             sent += 1;
         }
-        queue.receive(64, &mut |burst| {
+        queue.receive(64, &mut |burst, _| {
             for frame in burst {
                 assert_eq!(frame[60..], seen.to_ne_bytes());
                 seen += 1;

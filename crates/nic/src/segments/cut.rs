@@ -80,12 +80,10 @@ impl Cut {
         if is_tcp {
             self.put_tcp(index, &mut headers[transport_at..]);
         }
-        put(headers, self.layout.checksum_at(), 0);
         if is_tcp || !is_v4 {
-            let pseudo = self.layout.pseudo_header(headers, payload.len());
-            let sum = pseudo.with(&headers[transport_at..]).with(payload);
-            let checksum = if is_tcp { sum.checksum() } else { sum.udp_checksum() };
-            put(headers, self.layout.checksum_at(), checksum);
+            self.layout.put_checksum(headers, payload);
+        } else {
+            put(headers, self.layout.checksum_at(), 0);
         }
     }
 
@@ -114,6 +112,13 @@ impl Cut {
         }
         header[FLAGS_AT] &= !gone.bits() as u8;
     }
+}
+
+/// Fills in the checksum of TCP or UDP of a frame that has one packet, whatever was in its place.
+pub fn fill_checksum(frame: &mut [u8]) {
+    let Some(layout) = Layout::of(frame) else { return };
+    let (headers, payload) = frame.split_at_mut(layout.payload_at);
+    layout.put_checksum(headers, payload);
 }
 
 /// Fills in the checksum that `offload` says is missing in a frame that is one packet. The frame

@@ -141,6 +141,15 @@ impl Layout {
         }
     }
 
+    /// Writes the checksum of UDP or TCP, of all that there is.
+    pub(super) fn put_checksum(&self, headers: &mut [u8], payload: &[u8]) {
+        put(headers, self.checksum_at(), 0);
+        let pseudo = self.pseudo_header(headers, payload.len());
+        let sum = pseudo.with(&headers[self.transport_at..]).with(payload);
+        let checksum = if self.is_tcp { sum.checksum() } else { sum.udp_checksum() };
+        put(headers, self.checksum_at(), checksum);
+    }
+
     /// The sum over the pseudo header of a packet with so much payload.
     pub(super) fn pseudo_header(&self, headers: &[u8], payload_bytes: usize) -> Sum {
         let protocol = if self.is_tcp { protocol::TCP } else { protocol::UDP };

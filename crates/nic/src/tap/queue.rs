@@ -10,7 +10,7 @@ use crate::burst::Burst;
 use crate::interface::{Device, Link, last_errno};
 use crate::segments::{Offload, complete};
 use crate::vnet::{Carrier, Messages, Sender, Stage};
-use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
+use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Sink, Transmit};
 
 /// Room for whatever may come by one call: a packet of 64 KB, its Ethernet header and tags.
 const READ_BYTES: usize =
@@ -72,7 +72,7 @@ impl Queue for TapQueue {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             frame_bytes_max: self.frame_bytes_max,
-            transmit_checksum: false,
+            transmit_checksum: true,
             receive_checksum: false,
             kernel_shares: false,
             reaches_kernel: false,
@@ -90,7 +90,7 @@ impl Queue for TapQueue {
         self.link.is_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.link.turn();
         // What the kernel had no room for: nobody may flush again.
         self.flush();
@@ -112,7 +112,11 @@ impl Queue for TapQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, fill)
+        self.sender.transmit(&self.link, &mut self.counters, false, fill)
+    }
+
+    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.sender.transmit(&self.link, &mut self.counters, true, fill)
     }
 
     fn flush(&mut self) {
@@ -170,7 +174,7 @@ impl Incoming {
     }
 
     /// Shows what came first, in one burst.
-    fn show(&mut self, file: &OwnedFd, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> Shown {
+    fn show(&mut self, file: &OwnedFd, budget: usize, sink: &mut Sink<'_>) -> Shown {
         if self.stage.has_waiting() {
             let (frames, bytes) = self.stage.show(budget, sink);
             return Shown { frames, bytes, ..Shown::default() };
@@ -180,12 +184,7 @@ impl Incoming {
 
     /// Reads until a burst is full, a super-frame came, or the kernel has no more, and shows what
     /// is a frame.
-    fn show_read(
-        &mut self,
-        file: &OwnedFd,
-        budget: usize,
-        sink: &mut dyn FnMut(&[&[u8]]),
-    ) -> Shown {
+    fn show_read(&mut self, file: &OwnedFd, budget: usize, sink: &mut Sink<'_>) -> Shown {
         let (mut shown, mut burst) = (Shown::default(), Burst::new());
         let mut free = self.memory.as_mut_slice();
         for _ in 0..budget.min(BURST_FRAMES) {

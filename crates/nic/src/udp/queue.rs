@@ -6,7 +6,7 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use super::socket::{Sockets, read_option};
 use super::{OWN_MAC, frame};
-use crate::{Capabilities, Counters, Info, LCD_DESCRIPTORS, Queue, Transmit};
+use crate::{Capabilities, Checksums, Counters, Info, LCD_DESCRIPTORS, Queue, Sink, Transmit};
 
 /// Where `SO_MEMINFO` has the number of messages that were dropped (linux/sock_diag.h).
 const MEMORY_DROPS: usize = 8;
@@ -33,7 +33,7 @@ impl UdpQueue {
     }
 
     /// Takes from the kernel what it has, and shows it.
-    fn receive_from_kernel(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive_from_kernel(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let (mut shown, mut may_have_more) = (0, true);
         while shown < budget {
             if !self.receiver.has_waiting() {
@@ -53,13 +53,13 @@ impl UdpQueue {
 
     /// Shows what the engine has to know of what it sent.
     #[cold]
-    fn show_news(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn show_news(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let mut shown = 0;
         while shown < budget
             && let Some(frame) = self.sender.next_news()
         {
             self.counters.rx_bytes += frame.len() as u64;
-            sink(&[&frame]);
+            sink(&[&frame], Checksums::Unknown);
             shown += 1;
         }
         shown
@@ -110,7 +110,7 @@ impl Queue for UdpQueue {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             frame_bytes_max: self.frame_bytes_max,
-            transmit_checksum: true,
+            transmit_checksum: false,
             receive_checksum: true,
             kernel_shares: true,
             reaches_kernel: false,
@@ -128,7 +128,7 @@ impl Queue for UdpQueue {
         true
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         // What the kernel had no room for: nobody may flush again.
         self.flush();
         let news = if self.sender.has_news() { self.show_news(budget, sink) } else { 0 };

@@ -16,9 +16,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::control::{Control, Name, Received};
 use super::frame::{Flow, HEADERS_MAX, Headers};
-use crate::BURST_FRAMES;
 use crate::batch::Batch;
 use crate::burst::Burst;
+use crate::{BURST_FRAMES, Sink};
 
 /// Messages per system call, at most. A call asks for one, which is all that a conversation has, and
 /// for so many times more whenever it was given all that it asked for: to be told that there is no
@@ -147,7 +147,7 @@ impl Receiver {
     }
 
     /// Shows the next frames, at most `budget`, in one burst.
-    pub(super) fn show(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> Shown {
+    pub(super) fn show(&mut self, budget: usize, sink: &mut Sink<'_>) -> Shown {
         let mut shown = Shown::default();
         let mut frames: [Extent; BURST_FRAMES] = [const { 0..0 }; BURST_FRAMES];
         while shown.frames < budget.min(BURST_FRAMES) {

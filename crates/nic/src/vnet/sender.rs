@@ -13,7 +13,7 @@ use std::mem;
 use rustix::io::Errno;
 
 use crate::interface::Link;
-use crate::segments::{HEADERS_MAX, Merge, Offload};
+use crate::segments::{HEADERS_MAX, Merge, Offload, fill_checksum};
 use crate::{Counters, Transmit};
 
 /// Messages that are handed over together, at most.
@@ -98,6 +98,14 @@ struct Sent {
     dropped: u64,
 }
 
+/// A frame in its buffer.
+#[derive(Clone, Copy)]
+struct Frame {
+    bytes: usize,
+    /// Its checksum, which is TCP's, was left to the sender. That of a super-frame is the kernel's.
+    lacks_checksum: bool,
+}
+
 /// The frames that wait for the next flush, in order.
 pub(crate) struct Sender {
     buffers: Vec<u8>,
@@ -105,7 +113,7 @@ pub(crate) struct Sender {
     stride: usize,
     frame_bytes_max: usize,
     descriptors: usize,
-    lengths: Vec<usize>,
+    frames: Vec<Frame>,
     /// How many of them have left already.
     gone: usize,
     limits: Limits,
@@ -134,7 +142,7 @@ impl Sender {
             stride,
             frame_bytes_max,
             descriptors,
-            lengths: Vec::with_capacity(descriptors),
+            frames: Vec::with_capacity(descriptors),
             gone: 0,
             limits,
             refusals: [Refusals::default(); 2],
@@ -143,22 +151,24 @@ impl Sender {
         }
     }
 
-    /// Queues the frame that `fill` writes; see [`Queue::transmit`](crate::Queue::transmit). While
-    /// the link is down frames are dropped.
+    /// Queues the frame that `fill` writes; see [`Queue::transmit`](crate::Queue::transmit), and
+    /// [`Queue::transmit_unsummed`](crate::Queue::transmit_unsummed) for one that
+    /// `lacks_checksum`. While the link is down frames are dropped.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
         link: &Link,
         counters: &mut Counters,
+        lacks_checksum: bool,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Transmit {
         let Some(buffer) = self.free_buffer() else { return Transmit::Full };
-        let length = fill(buffer);
-        if length == 0 {
+        let bytes = fill(buffer);
+        if bytes == 0 {
             return Transmit::Nothing;
         }
         if link.is_up() {
-            self.push(length);
+            self.push(Frame { bytes, lacks_checksum });
         } else {
             counters.tx_frames_dropped += 1;
         }
@@ -189,21 +199,21 @@ impl Sender {
     /// The next free buffer; `None` if all are in use.
     #[inline]
     fn free_buffer(&mut self) -> Option<&mut [u8]> {
-        let index = self.lengths.len();
+        let index = self.frames.len();
         let start = index * self.stride + HEADROOM;
         (index < self.descriptors).then(|| &mut self.buffers[start..start + self.frame_bytes_max])
     }
 
-    /// Queues `length` bytes of the buffer that was last free.
+    /// Queues what is in the buffer that was last free.
     #[inline]
-    fn push(&mut self, length: usize) {
-        assert!(length <= self.frame_bytes_max, "a frame is longer than its buffer");
-        self.lengths.push(length);
+    fn push(&mut self, frame: Frame) {
+        assert!(frame.bytes <= self.frame_bytes_max, "a frame is longer than its buffer");
+        self.frames.push(frame);
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.lengths.is_empty()
+        self.frames.is_empty()
     }
 
     /// How frames leave, to be added to a sentence; `by` is what the kernel calls the way.
@@ -232,13 +242,13 @@ impl Sender {
     /// Hands the queued frames to the kernel.
     fn send(&mut self, carrier: &impl Carrier) -> Sent {
         let mut sent = Sent::default();
-        while self.gone < self.lengths.len() {
+        while self.gone < self.frames.len() {
             match self.send_batch(carrier) {
                 Ok((count, super_frames)) => {
                     sent.super_frames += super_frames;
-                    let done = &self.lengths[self.gone..self.gone + count];
+                    let done = &self.frames[self.gone..self.gone + count];
                     sent.frames += count as u64;
-                    sent.bytes += done.iter().sum::<usize>() as u64;
+                    sent.bytes += done.iter().map(|frame| frame.bytes as u64).sum::<u64>();
                     self.gone += count;
                 }
                 // A socket's send buffer is full of frames that a NIC has yet to send.
@@ -254,7 +264,7 @@ impl Sender {
                 }
             }
         }
-        self.lengths.clear();
+        self.frames.clear();
         self.gone = 0;
         sent
     }
@@ -265,7 +275,7 @@ impl Sender {
         let mut planned = [Planned::default(); MESSAGES];
         let (mut count, mut next) = (0, self.gone);
         self.pieces.clear();
-        while count < MESSAGES && next < self.lengths.len() {
+        while count < MESSAGES && next < self.frames.len() {
             planned[count] = self.plan(count, next);
             next += planned[count].frames;
             count += 1;
@@ -298,16 +308,20 @@ impl Sender {
         if let Some(merge) = self.merge(first) {
             return self.plan_super_frame(index, first, &merge);
         }
+        let Frame { bytes, lacks_checksum } = self.frames[first];
         let start = first * self.stride + HEADROOM - Offload::BYTES;
+        if lacks_checksum {
+            fill_checksum(&mut self.buffers[start + Offload::BYTES..][..bytes]);
+        }
         // Before the frame, where nobody writes, is the `Offload` of one that needs nothing.
-        self.push_piece(start, Offload::BYTES + self.lengths[first]);
+        self.push_piece(start, Offload::BYTES + bytes);
         Planned { frames: 1, pieces: 1, is_tcp: false }
     }
 
     fn plan_super_frame(&mut self, index: usize, first: usize, merge: &Merge) -> Planned {
         let (frames, header_bytes) = (merge.frames(), merge.header_bytes());
         let start = first * self.stride + HEADROOM;
-        let frame = &self.buffers[start..start + self.lengths[first]];
+        let frame = &self.buffers[start..start + self.frames[first].bytes];
         let head = &mut self.heads[index];
         let offload = merge.put_headers(frame, &mut head[Offload::BYTES..]);
         head[..Offload::BYTES].copy_from_slice(&offload.to_bytes());
@@ -315,7 +329,7 @@ impl Sender {
         self.pieces.push(libc::iovec { iov_base, iov_len: Offload::BYTES + header_bytes });
         for frame in first..first + frames {
             let start = frame * self.stride + HEADROOM + header_bytes;
-            self.push_piece(start, self.lengths[frame] - header_bytes);
+            self.push_piece(start, self.frames[frame].bytes - header_bytes);
         }
         Planned { frames, pieces: 1 + frames, is_tcp: merge.is_tcp() }
     }
@@ -329,20 +343,21 @@ impl Sender {
     /// The frames from `first` on that can be one; `None` if that is no more than itself.
     #[inline]
     fn merge(&self, first: usize) -> Option<Merge> {
-        let follows = self.lengths.get(first + 1).is_some_and(|next| *next <= self.lengths[first]);
+        let follows =
+            self.frames.get(first + 1).is_some_and(|next| next.bytes <= self.frames[first].bytes);
         if !follows || self.limits.segments == 1 {
             return None;
         }
         let frame_at = |index: usize| {
             let start = index * self.stride + HEADROOM;
-            &self.buffers[start..start + self.lengths[index]]
+            &self.buffers[start..start + self.frames[index].bytes]
         };
         let Limits { frame_bytes, segments } = self.limits;
         let mut merge = Merge::new(frame_at(first))?;
         if self.refusals[usize::from(merge.is_tcp())].go_alone(first - self.gone) {
             return None;
         }
-        (first + 1..self.lengths.len())
+        (first + 1..self.frames.len())
             .take_while(|next| merge.add(frame_at(first), frame_at(*next), frame_bytes, segments))
             .for_each(drop);
         (merge.frames() > 1).then_some(merge)
@@ -395,7 +410,7 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Carrier, Limits, Messages, Sender};
+    use super::{Carrier, Frame, Limits, Messages, Sender};
     use crate::test_frames;
     use rustix::io::Errno;
 
@@ -423,7 +438,7 @@ mod tests {
             for _ in 0..3 {
                 let buffer = sender.free_buffer().expect("there are eight");
                 buffer[..datagram.len()].copy_from_slice(&datagram);
-                sender.push(datagram.len());
+                sender.push(whole(&datagram));
             }
             let sent = sender.send(&way);
             assert_eq!((sent.frames, sent.dropped, sent.super_frames), (taken, dropped, 0));
@@ -431,6 +446,10 @@ mod tests {
             let says_so = sender.mode("a header").contains("those of UDP leave one by one");
             assert_eq!(says_so, way.0 != Errno::IO, "{:?}", way.0);
         }
+    }
+
+    fn whole(frame: &[u8]) -> Frame {
+        Frame { bytes: frame.len(), lacks_checksum: false }
     }
 
     /// A packet of IPv4 with this transport header and a payload.
@@ -452,7 +471,7 @@ mod tests {
         let datagram = frame(17, &[0, 1, 0, 2, 0, 18, 0, 0]);
         for frame in [&datagram, &datagram, &segment(0), &segment(10)] {
             sender.free_buffer().expect("there are eight")[..frame.len()].copy_from_slice(frame);
-            sender.push(frame.len());
+            sender.push(whole(frame));
         }
         let merged = |sender: &Sender, first| sender.merge(first).map(|merge| merge.frames());
         assert_eq!([merged(&sender, 0), merged(&sender, 2)], [Some(2), Some(2)]);

@@ -7,9 +7,9 @@
 //!  frames:   ┌ room for headers ┬ 1448 ┐ ┌ room ┬ 1448 ┐ ┌ room ┬ 300 ┐
 //! ```
 
-use crate::BURST_FRAMES;
 use crate::burst::Burst;
 use crate::segments::{Cut, HEADERS_MAX, Offload};
+use crate::{BURST_FRAMES, Checksums, Sink};
 
 /// Frames of one super-frame: what one call can write to (`UIO_MAXIOV`), besides headers. With 64
 /// KiB they are of more than 65 bytes of payload. Linux makes none with more packets of UDP than
@@ -102,7 +102,7 @@ impl Stage {
     }
 
     /// Shows the next frames, at most `budget`, in one burst. How many, and their bytes.
-    pub(crate) fn show(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> (usize, usize) {
+    pub(crate) fn show(&mut self, budget: usize, sink: &mut Sink<'_>) -> (usize, usize) {
         let Some(cut) = self.cut.take() else { return (0, 0) };
         let end = cut.frames().min(self.next + budget.min(BURST_FRAMES));
         let (mut burst, mut bytes) = (Burst::new(), 0);
@@ -112,7 +112,8 @@ impl Stage {
             bytes += frame.len();
             burst.push(frame);
         }
-        let shown = burst.show(sink);
+        // Their checksums were made here, of what the kernel had in one piece.
+        let shown = burst.show_with(Checksums::Right, sink);
         self.next = end;
         self.cut = Some(cut).filter(|cut| end < cut.frames());
         (shown, bytes)

@@ -132,9 +132,9 @@ fn the_budget_is_respected(mut pair: Pair) {
     pair.a.flush();
     let mut arrived = Vec::new();
     until("all frames have arrived", || {
-        assert_eq!(pair.b.receive(0, &mut |_| panic!("the budget was 0")), 0);
+        assert_eq!(pair.b.receive(0, &mut |_, _| panic!("the budget was 0")), 0);
         let mut shown = 0;
-        let taken = pair.b.receive(7, &mut |frames| {
+        let taken = pair.b.receive(7, &mut |frames, _| {
             shown += frames.len();
             arrived.extend(ours(frames));
         });
@@ -155,7 +155,7 @@ fn a_burst_stays_as_it_is(mut pair: Pair) {
         let mut arrived = Vec::new();
         until("all frames have arrived", || {
             let mut shown = 0;
-            let taken = pair.b.receive(64, &mut |frames| {
+            let taken = pair.b.receive(64, &mut |frames, _| {
                 assert!((1..=BURST_FRAMES).contains(&frames.len()), "{} frames", frames.len());
                 shown += frames.len();
                 // The whole burst has been given out before the first frame is looked at.
@@ -374,7 +374,7 @@ fn send(queue: &mut dyn Queue, frame: &[u8]) {
 /// All test frames that are there now.
 fn frames_of(queue: &mut dyn Queue) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    queue.receive(1024, &mut |burst| frames.extend(ours(burst)));
+    queue.receive(1024, &mut |burst, _| frames.extend(ours(burst)));
     frames
 }
 

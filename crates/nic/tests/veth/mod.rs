@@ -95,7 +95,7 @@ pub(crate) fn next_frame(
 ) -> Vec<u8> {
     let mut found = None;
     until(what, || {
-        queue.receive(1, &mut |frames| found = wanted(frames[0]).then(|| frames[0].to_vec()));
+        queue.receive(1, &mut |frames, _| found = wanted(frames[0]).then(|| frames[0].to_vec()));
         found.is_some()
     });
     found.expect("until it is found")
@@ -103,14 +103,14 @@ pub(crate) fn next_frame(
 
 /// What has arrived so far is nothing `unwanted`. Neighbours may ask for each other at any time.
 pub(crate) fn no_frame(queue: &mut dyn Queue, unwanted: impl Fn(&[u8]) -> bool) {
-    queue.receive(64, &mut |frames| {
+    queue.receive(64, &mut |frames, _| {
         assert!(!frames.iter().any(|frame| unwanted(frame)), "{frames:x?} are not ours");
     });
 }
 
 pub(crate) fn wait_for_link(queue: &mut dyn Queue) {
     until("the link is up", || {
-        queue.receive(0, &mut |_| ());
+        queue.receive(0, &mut |_, _| ());
         queue.link_up()
     });
 }
@@ -233,7 +233,7 @@ pub(crate) fn queue_of(
     until("it comes to one of them", || {
         for (index, queue) in queues.iter_mut().enumerate() {
             let is_it = |frames: &[&[u8]]| frames.iter().any(|received| **received == *frame);
-            queue.receive(64, &mut |frames| found = found.or(is_it(frames).then_some(index)));
+            queue.receive(64, &mut |frames, _| found = found.or(is_it(frames).then_some(index)));
         }
         found.is_some()
     });
@@ -261,7 +261,7 @@ pub(crate) fn assert_as_sent(received: &[u8], sent: &[u8], is_v4: bool) {
 pub(crate) fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
     let mut received = Vec::new();
     until("all of them have come", || {
-        queue.receive(10, &mut |frames| {
+        queue.receive(10, &mut |frames, _| {
             let ours = frames.iter().filter(|frame| is_ours(frame));
             received.extend(ours.map(|frame| frame.to_vec()));
         });

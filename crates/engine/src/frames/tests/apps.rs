@@ -4,6 +4,7 @@
 mod sending;
 
 use clearway_channel::burst::SentFrame;
+use clearway_nic::Checksums;
 
 use super::*;
 use crate::switch::Reach;
@@ -32,7 +33,13 @@ impl Rig {
     fn deliver(&mut self, key: VifKey, lengths: &[usize]) {
         let frames: Vec<Vec<u8>> = lengths.iter().map(|&length| vec![7; length]).collect();
         let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
-        self.frames.receive(&mut self.world.common, NOW, key, &frames, Via::Queue);
+        self.frames.receive(
+            &mut self.world.common,
+            NOW,
+            key,
+            &frames,
+            Via::Queue(Checksums::Unknown),
+        );
     }
 
     /// Lets an app send a burst of one frame, and its VIF take it.

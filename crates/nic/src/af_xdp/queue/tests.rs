@@ -245,7 +245,7 @@ impl Run {
 
     fn receive(&mut self, budget: usize) {
         let arriving = &mut self.arriving;
-        self.queue.receive(budget, &mut |frames| {
+        self.queue.receive(budget, &mut |frames, _| {
             for frame in frames {
                 assert_eq!(Some(*frame), arriving.pop_front().as_deref());
             }

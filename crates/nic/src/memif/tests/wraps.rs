@@ -131,7 +131,7 @@ impl Lane {
     /// Takes up to `budget` frames, each of which is the oldest.
     fn take(&mut self, budget: usize) -> usize {
         let under_way = &mut self.under_way;
-        let sink = &mut |burst: &[&[u8]]| {
+        let sink = &mut |burst: &[&[u8]], _| {
             for frame in burst {
                 assert_eq!(Some(*frame), under_way.pop_front().as_deref());
             }
@@ -288,7 +288,7 @@ fn pass(frames: usize, from: &mut Queue, to: &mut Queue) {
         while sent < frames && send(from, &numbered(sent)) == Transmit::Queued {
             sent += 1;
         }
-        to.receive(1 + seen % 300, &mut |burst| {
+        to.receive(1 + seen % 300, &mut |burst, _| {
             for bytes in burst {
                 assert_eq!(*bytes, numbered(seen));
                 seen += 1;
@@ -414,7 +414,7 @@ fn an_index_at_which_a_frame_was_unfinished_may_come_again() {
             peer.set_descriptor(index, filled);
             peer.publish_produced(index.wrapping_add(1));
             let counters = &mut Counters::default();
-            let (frames, outcome) = receiver.burst(8, &mut area, &mut |_| (), counters);
+            let (frames, outcome) = receiver.burst(8, &mut area, &mut |_, _| (), counters);
             assert_eq!(outcome, Ok(()));
             assert!(frames == 1 || receiver.arm(), "frames are there, and it does not sleep");
             frames

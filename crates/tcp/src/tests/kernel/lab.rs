@@ -191,7 +191,7 @@ impl Lab {
     /// True if nothing has come.
     fn turn(&mut self) -> bool {
         let mut packets = Vec::new();
-        self.queue.receive(256, &mut |frames| {
+        self.queue.receive(256, &mut |frames, _| {
             packets.extend(frames.iter().filter_map(|frame| decode(frame)));
         });
         let is_idle = packets.is_empty();
