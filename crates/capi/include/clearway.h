@@ -315,7 +315,8 @@ typedef enum clearway_event_kind {
    */
   CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
   /**
-   * A message of clearway_send_within could not leave in time, and was dropped; the peer knows:
+   * A message of clearway_send_within or clearway_commit_within could not leave in time, and was
+   * dropped; the peer knows:
    * `connection`, `token`.
    */
   CLEARWAY_EVENT_DROPPED = 17,
@@ -670,8 +671,8 @@ typedef struct clearway_message {
 } clearway_message;
 
 /**
- * A buffer for a message to be sent. Valid until it, or a copy of it, is given to clearway_commit
- * or clearway_discard.
+ * A buffer for a message to be sent. Valid until it, or a copy of it, is given to clearway_commit,
+ * clearway_commit_within or clearway_discard.
  */
 typedef struct clearway_writable {
   /**
@@ -1433,6 +1434,17 @@ int clearway_commit(struct clearway_channel *channel,
                     uint64_t connection,
                     struct clearway_writable *writable,
                     size_t length);
+
+/**
+ * The same for a message that is worth nothing after `within_ns` nanoseconds, counted from this
+ * call; what that means, and what `number` is, says clearway_send_within.
+ */
+int clearway_commit_within(struct clearway_channel *channel,
+                           uint64_t connection,
+                           struct clearway_writable *writable,
+                           size_t length,
+                           uint64_t within_ns,
+                           uint32_t *number);
 
 /**
  * Gives a buffer back that shall not be sent after all. Twice does nothing.

@@ -56,7 +56,8 @@ pub enum clearway_event_kind {
     CLEARWAY_EVENT_TCP_PORT_CLOSED = 15,
     /// A peer has opened a stream: `connection`, `parent`.
     CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
-    /// A message of clearway_send_within could not leave in time, and was dropped; the peer knows:
+    /// A message of clearway_send_within or clearway_commit_within could not leave in time, and was
+    /// dropped; the peer knows:
     /// `connection`, `token`.
     CLEARWAY_EVENT_DROPPED = 17,
     /// The peer has dropped messages that would have come next (clearway_tell_skipped):

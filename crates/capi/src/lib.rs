@@ -43,8 +43,8 @@ pub use event::{
 };
 pub use failure::{clearway_ended, clearway_last_error, clearway_strerror, clearway_what_ended};
 pub use message::{
-    clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
-    clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
+    clearway_commit, clearway_commit_within, clearway_discard, clearway_flush, clearway_message,
+    clearway_recv, clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
     clearway_send_buffer, clearway_send_within, clearway_tell_skipped, clearway_writable,
 };
 pub use operation::{

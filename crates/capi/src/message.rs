@@ -25,8 +25,8 @@ pub struct clearway_message {
     pub reserved: [u64; 5],
 }
 
-/// A buffer for a message to be sent. Valid until it, or a copy of it, is given to clearway_commit
-/// or clearway_discard.
+/// A buffer for a message to be sent. Valid until it, or a copy of it, is given to clearway_commit,
+/// clearway_commit_within or clearway_discard.
 #[repr(C)]
 pub struct clearway_writable {
     /// Where to write.
@@ -251,16 +251,36 @@ pub unsafe extern "C" fn clearway_commit(
         // SAFETY: the caller's promise.
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
-        let writable = unsafe { writable.as_mut() };
-        let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
-        if length > writable.length {
-            return Err(pointer::invalid("length is larger than the buffer"));
-        }
-        let Some(Value::Buffer(mut buffer)) = held.take(&writable.take()) else {
-            return Err(pointer::invalid("writable is empty, or of another channel"));
-        };
-        buffer.truncate(length);
+        let buffer = unsafe { filled(writable, length, held) }?;
         channel.send_zero_copy(ConnectionId::from_u64(connection), buffer)
+    })
+}
+
+/// The same for a message that is worth nothing after `within_ns` nanoseconds, counted from this
+/// call; what that means, and what `number` is, says clearway_send_within.
+///
+/// # Safety
+/// Each pointer is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_commit_within(
+    channel: *mut clearway_channel,
+    connection: u64,
+    writable: *mut clearway_writable,
+    length: usize,
+    within_ns: u64,
+    number: *mut u32,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { filled(writable, length, held) }?;
+        let connection = ConnectionId::from_u64(connection);
+        let within = Duration::from_nanos(within_ns);
+        let sent = channel.send_zero_copy_within(connection, buffer, within)?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(number, sent) };
+        Ok(())
     })
 }
 
@@ -291,6 +311,28 @@ pub unsafe extern "C" fn clearway_flush(channel: *mut clearway_channel) -> c_int
         unsafe { pointer::channel(channel) }?.flush();
         Ok(())
     })
+}
+
+/// The first `length` bytes of a buffer, which is taken.
+///
+/// # Safety
+/// `writable` is NULL or valid.
+unsafe fn filled(
+    writable: *mut clearway_writable,
+    length: usize,
+    held: &mut Held,
+) -> Result<SendBuffer, Error> {
+    // SAFETY: the caller's promise.
+    let writable = unsafe { writable.as_mut() };
+    let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
+    if length > writable.length {
+        return Err(pointer::invalid("length is larger than the buffer"));
+    }
+    let Some(Value::Buffer(mut buffer)) = held.take(&writable.take()) else {
+        return Err(pointer::invalid("writable is empty, or of another channel"));
+    };
+    buffer.truncate(length);
+    Ok(buffer)
 }
 
 /// Stores which connection a result is about, also if it is the end of one.

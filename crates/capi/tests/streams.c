@@ -43,25 +43,39 @@ static void say(clearway_channel *from, uint64_t connection, const char *words,
     clearway_release(to, &event.message);
 }
 
+/* Sends words that are worth nothing after some time, copied or filled in place. */
+static int send_within(clearway_channel *from, uint64_t connection, const char *words, int in_place,
+                       uint64_t within_ns, uint32_t *number) {
+    size_t length = strlen(words);
+    if (!in_place)
+        return clearway_send_within(from, connection, words, length, within_ns, number);
+    clearway_writable writable;
+    CHECK(clearway_send_buffer(from, length + 3, SECOND, &writable) == 0);
+    memcpy(writable.data, words, length);
+    int code = clearway_commit_within(from, connection, &writable, length, within_ns, number);
+    CHECK(writable.data == NULL);
+    return code;
+}
+
 /* Messages that wait longer than they may, since the server does not read, are dropped, and both
  * sides hear it; what was sent before and behind them arrives. */
 static void deadlines(clearway_channel *client, uint64_t near, clearway_channel *server,
-                      uint64_t far) {
+                      uint64_t far, int in_place) {
     enum { LARGE = 256 * 1024, BEFORE = 16, LATE = 3 };
     static char bytes[LARGE];
     uint32_t first = 0, number = 0;
     clearway_event event;
     CHECK(clearway_tell_skipped(NULL, 1) == CLEARWAY_INVALID);
     CHECK(clearway_tell_skipped(server, 1) == 0);
-    CHECK(clearway_send_within(client, near + 77, "", 0, SECOND, NULL) == CLEARWAY_CLOSED);
-    CHECK(clearway_send_within(client, near, "in time", 7, 10 * SECOND, &first) == 0);
+    CHECK(send_within(client, near + 77, "", in_place, SECOND, NULL) == CLEARWAY_CLOSED);
+    CHECK(send_within(client, near, "in time", in_place, 10 * SECOND, &first) == 0);
     next(server, CLEARWAY_EVENT_MESSAGE, &event);
     CHECK(event.connection == far && event.message.length == 7);
     clearway_release(server, &event.message);
     for (int sent = 0; sent < BEFORE; sent++)
         CHECK(clearway_send(client, near, bytes, LARGE, 10 * SECOND) == 0);
     for (uint32_t late = 0; late < LATE; late++) {
-        CHECK(clearway_send_within(client, near, "late", 4, SECOND / 1000, &number) == 0);
+        CHECK(send_within(client, near, "late", in_place, SECOND / 1000, &number) == 0);
         CHECK(number == first + 1 + BEFORE + late);
     }
     CHECK(clearway_send(client, near, "last", 4, SECOND) == 0);
@@ -199,7 +213,9 @@ int main(int count, char **arguments) {
     CHECK(clearway_set_unordered(client, near + 77) == CLEARWAY_CLOSED);
     CHECK(clearway_set_unordered(NULL, near) == CLEARWAY_INVALID);
 
-    deadlines(client, near, server, far);
+    CHECK(clearway_commit_within(client, near, NULL, 0, SECOND, NULL) == CLEARWAY_INVALID);
+    for (int in_place = 0; in_place < 2; in_place++)
+        deadlines(client, near, server, far, in_place);
     posted(client, near, server, far);
 
     /* What cannot be. */

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use clearway_channel::{Code, Command};
+use clearway_channel::{Code, Command, Extent};
 
-use crate::{Awaited, Channel, ConnectionId, Error};
+use crate::{Awaited, Channel, ConnectionId, Error, SendBuffer};
 
 impl Channel {
     /// Sends a message that is worth nothing after `within` (counted in microseconds, at most 71
@@ -26,19 +26,49 @@ impl Channel {
         within: Duration,
     ) -> Result<u32, Error> {
         let length = self.check_length(message.len())?;
-        let (extent, left) = match self.room_in(connection, length)? {
-            Some(extent) => (extent, within),
-            None => {
-                let begun = Instant::now();
-                let extent = self.wait_for(Some(within), Awaited::Room, |channel| {
-                    channel.room_in(connection, length)
-                })?;
-                (extent, within.saturating_sub(begun.elapsed()))
-            }
-        };
+        let (extent, left) =
+            self.room_within(within, |channel| channel.room_in(connection, length))?;
         self.end.transmit_bytes(&extent).copy_from_slice(message);
+        self.put_within(connection, extent, length, left)
+    }
+
+    /// The same for a buffer that was filled in place: its time counts from this call. On an error
+    /// the buffer is given up.
+    pub fn send_zero_copy_within(
+        &mut self,
+        connection: ConnectionId,
+        buffer: SendBuffer,
+        within: Duration,
+    ) -> Result<u32, Error> {
+        let ((), left) = self.room_within(within, |channel| channel.room_for_buffer(connection))?;
+        let (extent, length) = buffer.into_extent();
+        self.put_within(connection, extent, length, left)
+    }
+
+    /// Waits for room no longer than `within`. Returns also what is left of that.
+    fn room_within<T>(
+        &mut self,
+        within: Duration,
+        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
+    ) -> Result<(T, Duration), Error> {
+        if let Some(room) = attempt(self)? {
+            return Ok((room, within));
+        }
+        let begun = Instant::now();
+        let room = self.wait_for(Some(within), Awaited::Room, attempt)?;
+        Ok((room, within.saturating_sub(begun.elapsed())))
+    }
+
+    /// There is room. Returns the message's number among those of its connection.
+    fn put_within(
+        &mut self,
+        connection: ConnectionId,
+        extent: Extent,
+        length: u32,
+        within: Duration,
+    ) -> Result<u32, Error> {
         let number = self.connections.find_open(connection).map(|found| found.number_of_next());
-        let within_us = u32::try_from(left.as_micros()).unwrap_or(u32::MAX).max(1);
+        let within_us = u32::try_from(within.as_micros()).unwrap_or(u32::MAX).max(1);
         self.put_as(connection, extent, |connection, offset| Command::SendWithin {
             connection,
             offset,

@@ -107,7 +107,8 @@ pub enum Event {
     },
     /// A message has come.
     Message(Message),
-    /// A message of [`Channel::send_within`](crate::Channel::send_within) could not leave in time,
+    /// A message with a deadline ([`send_within`](crate::Channel::send_within),
+    /// [`send_zero_copy_within`](crate::Channel::send_zero_copy_within)) could not leave in time,
     /// and was dropped. The peer knows.
     Dropped {
         /// The connection.

@@ -82,10 +82,7 @@ impl Channel {
         connection: ConnectionId,
         buffer: SendBuffer,
     ) -> Result<(), Error> {
-        self.wait_for(None, Awaited::Room, |channel| {
-            channel.check_open(connection)?;
-            channel.with_room(|channel| channel.may_send().then_some(()))
-        })?;
+        self.wait_for(None, Awaited::Room, |channel| channel.room_for_buffer(connection))?;
         self.put_buffer(connection, buffer);
         Ok(())
     }
@@ -98,8 +95,7 @@ impl Channel {
         buffer: SendBuffer,
     ) -> Result<(), (SendBuffer, Error)> {
         let room = self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
-            channel.check_open(connection)?;
-            channel.with_room(|channel| channel.may_send().then_some(()))
+            channel.room_for_buffer(connection)
         });
         match room {
             Ok(()) => {
@@ -188,6 +184,15 @@ impl Channel {
     ) -> Result<Option<Extent>, Error> {
         self.check_open(connection)?;
         self.with_room(|channel| channel.allocate(length))
+    }
+
+    /// Whether a buffer that was filled may be sent by an open connection now.
+    pub(crate) fn room_for_buffer(
+        &mut self,
+        connection: ConnectionId,
+    ) -> Result<Option<()>, Error> {
+        self.check_open(connection)?;
+        self.with_room(|channel| channel.may_send().then_some(()))
     }
 
     /// Memory for a message that may be sent now.

@@ -5,7 +5,9 @@ mod common;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use clearway_client::{Channel, Code, Ended, Error, Event, Operation, RegionId, Sizes, Waiting};
+use clearway_client::{
+    Channel, Code, ConnectionId, Ended, Error, Event, Operation, RegionId, Sizes, Waiting,
+};
 use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, address, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -373,6 +375,54 @@ fn priorities_and_order_may_be_set_for_a_connection() {
     channel.close(connection).unwrap();
     assert_eq!(channel.set_priority(connection, 0, 1).unwrap_err().code(), Code::Closed);
     assert_eq!(channel.set_unordered(connection).unwrap_err().code(), Code::Closed);
+}
+
+/// Sends `words` that are worth nothing after `within`, copied or filled in place.
+fn send_within(
+    channel: &mut Channel,
+    connection: ConnectionId,
+    words: &[u8],
+    in_place: bool,
+    within: Duration,
+) -> Result<u32, Error> {
+    if !in_place {
+        return channel.send_within(connection, words, within);
+    }
+    let mut buffer = channel.send_buffer(words.len() + 3, PATIENCE).unwrap();
+    buffer[..words.len()].copy_from_slice(words);
+    buffer.truncate(words.len());
+    channel.send_zero_copy_within(connection, buffer, within)
+}
+
+#[test]
+fn a_message_has_a_deadline_whether_it_was_copied_or_filled_in_place() {
+    for in_place in [false, true] {
+        let daemon = Daemon::start();
+        let (mut channel, connection) = daemon.echo();
+        channel.send(connection, b"before").unwrap();
+        for (number, within, within_us) in [
+            (1, Duration::from_nanos(2_999), 2),
+            (2, Duration::ZERO, 1),
+            (3, Duration::MAX, u32::MAX),
+        ] {
+            let sent = send_within(&mut channel, connection, b"soon", in_place, within).unwrap();
+            assert_eq!(sent, number);
+            let wanted = format!("within {within_us} {} soon", connection.as_u64());
+            eventually(|| daemon.heard_next() == wanted.as_bytes());
+        }
+
+        daemon.order(Order::Pause);
+        daemon.counters();
+        while send_within(&mut channel, connection, b"x", in_place, Duration::ZERO).is_ok() {}
+        let short = Duration::from_millis(1);
+        let error = send_within(&mut channel, connection, b"x", in_place, short).unwrap_err();
+        assert_eq!(error.code(), Code::TimedOut, "{error}");
+        daemon.order(Order::Resume);
+
+        channel.close(connection).unwrap();
+        let error = send_within(&mut channel, connection, b"x", in_place, short).unwrap_err();
+        assert_eq!(error.code(), Code::Closed);
+    }
 }
 
 #[test]

@@ -476,6 +476,13 @@ impl Serving {
                     _ => self.waiting.push_back(Undelivered { connection, bytes, is_echo: true }),
                 }
             }
+            Command::SendWithin { connection, offset, length, within_us } => {
+                let mut bytes = vec![0; length as usize];
+                self.end.read(offset, &mut bytes);
+                let words = String::from_utf8_lossy(&bytes);
+                self.heard = format!("within {within_us} {connection} {words}").into_bytes();
+                self.end.sends_finished(1);
+            }
             Command::Release { buffers } => {
                 for &id in buffers.as_slice() {
                     self.end.release(id).expect("the client library is honest");
