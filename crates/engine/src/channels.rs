@@ -192,6 +192,24 @@ impl Channels {
         }
     }
 
+    /// Copies bytes of what the app of a channel sends into a buffer of another app, or of its own.
+    #[inline]
+    pub(crate) fn copy_sent(
+        &mut self,
+        from: u32,
+        (offset, length): (u32, u32),
+        to: u32,
+        buffer: clearway_channel::Buffer,
+        at: u32,
+    ) {
+        if from == to {
+            let channel = self.channel(from);
+            channel.into_iter().for_each(|it| it.end.copy_within(offset, length, buffer, at));
+        } else if let Some((sender, receiver)) = self.pair(from, to) {
+            sender.end.copy_to(offset, length, &mut receiver.end, buffer, at);
+        }
+    }
+
     /// An app has released buffers that are of none of its messages.
     pub(crate) fn note_released(&mut self, released: ReleasedBytes) {
         self.released_bytes.push(released);

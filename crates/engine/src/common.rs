@@ -27,6 +27,10 @@ counters! {
         packets_unresolved: Packets,
             "when a neighbour does not answer ARP or neighbour discovery",
             "see whether the peer or the gateway is up, and on this link: clearway ping ADDRESS";
+        /// TCP segments from one app of the engine to another, for which no frame was built.
+        segments_local: Segments,
+            "when apps of one engine talk to each other by TCP",
+            "nothing: this is traffic";
         /// Packets to the host's own protocols that were put together from fragments.
         packets_assembled: Packets,
             "when a sender's packets are larger than the MTU of a link on the way",

@@ -17,6 +17,7 @@
 //! | `runs` | segments that follow each other, as one |
 //! | `memory` | where what is received goes |
 //! | `departures`, `paths` | what leaves, and its headers |
+//! | `joined` | what leaves for another connection of this engine |
 //! | `state` | all of it as plain data, and back |
 //! | `status` | connections, for people |
 //!
@@ -24,8 +25,8 @@
 //! Its connections are found by the stack, as flows are by the transport: the table says that a
 //! packet is of TCP here.
 //!
-//! Between two apps of this host segments go by the loopback, and by a lane if the apps are at
-//! different engines, as frames do that virtual interfaces send to this host.
+//! Between two apps of this engine no frame is built (`joined`). To apps of the host's other engines
+//! segments go by a lane, as frames do that virtual interfaces send to this host.
 //!
 //! *Not* here: connections over other NICs than the engine's own.
 
@@ -34,6 +35,7 @@ mod commands;
 mod connecting;
 mod departures;
 mod events;
+mod joined;
 mod memory;
 mod paths;
 mod ports;
@@ -47,7 +49,7 @@ use std::net::SocketAddr;
 use clearway_base::Time;
 use clearway_channel::Command;
 use clearway_nic::Checksums;
-use clearway_tcp::{Arrival, Config, IcmpError, Stack};
+use clearway_tcp::{Arrival, Config, Extent, IcmpError, Stack};
 use clearway_wire::{protocol, tcp};
 
 use crate::common::{Common, Via};
@@ -55,7 +57,7 @@ use crate::component::{Component, Outlet, Sending};
 use crate::ip::{DropReason, Interface, NetworkError, NetworkErrorKind, Packet};
 use books::Books;
 use connecting::Attempt;
-use memory::Keeper;
+use memory::{Keeper, Payload};
 use paths::{Paths, TcpPath};
 use ports::Ports;
 pub use ports::TcpPortSpec;
@@ -78,6 +80,8 @@ pub(crate) struct Tcp {
     books: Books,
     paths: Paths,
     attempts: Vec<Attempt>,
+    /// Empty; kept for its memory.
+    extents: Vec<Extent>,
 }
 
 impl Component for Tcp {
@@ -127,6 +131,7 @@ impl Tcp {
             books: Books::default(),
             paths: Paths::default(),
             attempts: Vec::new(),
+            extents: Vec::new(),
         }
     }
 
@@ -173,11 +178,11 @@ impl Tcp {
     fn receive_run(&mut self, common: &mut Common, now: Time, run: &Run<'_>, via: Via) {
         let Some(arrival) = run.arrival() else { return };
         let answers = self.stack.answers_waiting();
-        let is_taken =
-            run.saves_memory() && self.receive_segment(common, now, arrival, run.payloads());
+        let all = Payload::Pieces(run.payloads());
+        let is_taken = run.saves_memory() && self.receive_segment(common, now, arrival, all);
         if !is_taken && run.payloads().len() > 1 {
             for (part, payload) in run.parts() {
-                self.receive_segment(common, now, &part, payload);
+                self.receive_segment(common, now, &part, Payload::Pieces(payload));
                 self.tell(common, now); // then the next is not out of order
             }
         }
@@ -202,9 +207,9 @@ impl Tcp {
         common: &mut Common,
         now: Time,
         arrival: &Arrival,
-        payloads: &[&[u8]],
+        payload: Payload<'_>,
     ) -> bool {
-        let mut keeper = Keeper::new(&mut common.channels, &mut self.books, &self.ports, payloads);
+        let mut keeper = Keeper::new(&mut common.channels, &mut self.books, &self.ports, payload);
         self.stack.handle_segment(now, arrival, &mut keeper);
         let refused = keeper.refused;
         if let Some(refused) = refused {

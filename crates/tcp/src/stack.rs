@@ -267,6 +267,17 @@ impl Stack {
     /// The next segment, with at most `most` bytes of payload; what is more than one segment is
     /// given only if `most` is more than that, for whoever can cut it.
     pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        self.poll_transmit_by(now, |_| most)
+    }
+
+    /// The same, where `most` says how much the next segment of each connection may have. One that
+    /// may give several at once is asked again when all others have been.
+    #[inline]
+    pub fn poll_transmit_by(
+        &mut self,
+        now: Time,
+        most: impl FnMut(SlotId) -> u32,
+    ) -> Option<Transmit> {
         let answer = self.answers.pop();
         let transmit = answer.or_else(|| self.connections.poll_transmit(now, most));
         self.counters.segments_sent += u64::from(transmit.is_some());

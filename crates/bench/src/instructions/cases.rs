@@ -23,6 +23,8 @@ const ROUNDS: u64 = 500;
 /// Looks at an app that waits for a message which does not come.
 const PATIENCE: usize = 1_000_000;
 const NOW: Option<Duration> = Some(Duration::ZERO);
+/// Where who connects by TCP does so from.
+const CLIENT_PORT: u16 = 4001;
 /// The method of calls, and how long they are waited for.
 const METHOD: u16 = 1;
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -59,6 +61,10 @@ pub(crate) enum Case {
     Tcp,
     /// The same with 32 KB.
     TcpLarge,
+    /// Echoes of 64 B over TCP between two apps of one engine, one at a time.
+    TcpLocal,
+    /// The same with 32 KB.
+    TcpLocalLarge,
     /// Frames of 64 B from the wire to a virtual interface.
     VifReceive,
     /// The other way.
@@ -66,7 +72,7 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Echo,
         Self::Echo32,
         Self::EchoLarge,
@@ -81,6 +87,8 @@ impl Case {
         Self::Serve32,
         Self::Tcp,
         Self::TcpLarge,
+        Self::TcpLocal,
+        Self::TcpLocalLarge,
         Self::VifReceive,
         Self::VifSend,
     ];
@@ -101,6 +109,8 @@ impl Case {
             Self::Serve32 => "serve-64-32",
             Self::Tcp => "tcp-64",
             Self::TcpLarge => "tcp-32768",
+            Self::TcpLocal => "tcp-local-64",
+            Self::TcpLocalLarge => "tcp-local-32768",
             Self::VifReceive => "wire-to-vif",
             Self::VifSend => "vif-to-wire",
         }
@@ -112,6 +122,7 @@ impl Case {
             * match self {
                 Self::Echo | Self::EchoLarge | Self::Stream | Self::Read | Self::Serve => 1,
                 Self::Call | Self::Tcp | Self::TcpLarge => 1,
+                Self::TcpLocal | Self::TcpLocalLarge => 1,
                 // An echo is two messages.
                 Self::Local => 2,
                 Self::Echo32 | Self::Stream32 | Self::Call32 => 32,
@@ -133,8 +144,10 @@ impl Case {
             Self::Read32 => read(32),
             Self::Serve => serve(1),
             Self::Serve32 => serve(32),
-            Self::Tcp => tcp_echo(64),
-            Self::TcpLarge => tcp_echo(32 << 10),
+            Self::Tcp => tcp_echo(64, 1),
+            Self::TcpLarge => tcp_echo(32 << 10, 1),
+            Self::TcpLocal => tcp_echo(64, 0),
+            Self::TcpLocalLarge => tcp_echo(32 << 10, 0),
             Self::VifReceive => frames(Direction::Receive),
             Self::VifSend => frames(Direction::Send),
         }
@@ -154,9 +167,10 @@ impl Case {
     }
 }
 
-fn tcp_echo(bytes: usize) -> io::Result<()> {
+/// The server is at the first host, the client at the one of this index.
+fn tcp_echo(bytes: usize, client: usize) -> io::Result<()> {
     let hosts = Host::pair(&Ticks::default())?;
-    let mut echo = TcpEcho::open(&hosts[0], &hosts[1], bytes)?;
+    let mut echo = TcpEcho::open(&hosts[0], &hosts[client], bytes)?;
     for _ in 0..WARM_UP_ROUNDS {
         echo.round()?;
     }
@@ -401,7 +415,7 @@ impl TcpEcho {
         let (mut server, mut client) = (server.attach()?, client.attach()?);
         let port = server.tcp_bind(at.port()).map_err(io::Error::other)?.id;
         server.tcp_listen(port, 1).map_err(io::Error::other)?;
-        let own_port = client.tcp_bind(at.port()).map_err(io::Error::other)?.id;
+        let own_port = client.tcp_bind(CLIENT_PORT).map_err(io::Error::other)?.id;
         client.tcp_start_connect(Some(own_port), at).map_err(io::Error::other)?;
         let (mut near, mut far) = (None, None);
         let ends = patiently(|| {

@@ -32,7 +32,6 @@ const SIZES: Sizes = Sizes {
 /// All hosts listen here.
 const PORT: u16 = 4000;
 const LISTENER: u32 = 1;
-const TCP_PORT: u32 = 1;
 
 /// The time of all hosts.
 #[derive(Clone, Default)]
@@ -176,7 +175,7 @@ impl App {
     }
 
     fn open_tcp_port(&self, open: &OpenTcpPort) -> Result<Reply, Error> {
-        let (channel, number) = (self.channel, TCP_PORT);
+        let (channel, number) = (self.channel, self.channel); // a port of each app
         let address = SocketAddr::new(self.host.address, open.port);
         let spec = Box::new(spec(self.host.mac, address));
         let mut machine = self.host.machine();

@@ -549,26 +549,16 @@ impl Channel {
         self.has_freed = true;
     }
 
-    /// Keeps bytes that are of no message, `length` in all, in a buffer with this tag. `None` if
-    /// there is no room, or who waits in line has a claim to it.
+    /// A buffer with this tag, for `length` bytes that are of no message. `None` if there is no
+    /// room, or who waits in line has a claim to it.
     #[inline]
-    pub(crate) fn keep<'a>(
-        &mut self,
-        tag: u32,
-        length: u32,
-        pieces: impl Iterator<Item = &'a [u8]>,
-    ) -> Option<clearway_channel::Buffer> {
+    pub(crate) fn keep(&mut self, tag: u32, length: u32) -> Option<clearway_channel::Buffer> {
         let buffer = self.end.allocate(length, tag)?;
         if !self.line.is_empty()
             && self.line.claim().is_some_and(|claim| !self.end.has_room(claim.length))
         {
             self.end.discard(buffer.id);
             return None;
-        }
-        let mut at = 0;
-        for bytes in pieces {
-            self.end.write(buffer, at, bytes);
-            at += bytes.len() as u32; // of a packet
         }
         Some(buffer)
     }

@@ -72,6 +72,8 @@ pub(crate) struct Switch {
     mac: u64,
     /// Those of VIFs that have one of their own, in order, and how many VIFs have each.
     macs: Vec<(u64, u32)>,
+    /// Rises with each change of what is said above.
+    version: u64,
 }
 
 impl Switch {
@@ -84,6 +86,7 @@ impl Switch {
             of_siblings: Vec::new(),
             mac: mac_number(mac),
             macs: Vec::new(),
+            version: 0,
         };
         switch.set_services(services);
         switch
@@ -92,6 +95,13 @@ impl Switch {
     /// The NIC has this Ethernet address from now on.
     pub(crate) fn set_mac(&mut self, mac: MacAddress) {
         self.mac = mac_number(mac);
+        self.version += 1;
+    }
+
+    /// As long as it is the same, whose a packet is stays the same.
+    #[inline]
+    pub(crate) const fn version(&self) -> u64 {
+        self.version
     }
 
     /// The owner of each packet, `None` where it is nobody's here.
@@ -167,6 +177,7 @@ impl Switch {
             self.owners.resize(index + 1, None);
         }
         self.owners[index] = Some(owner);
+        self.version += 1;
     }
 }
 

@@ -17,8 +17,8 @@ use crate::common::Common;
 use crate::component::{Outlet, Sending};
 use crate::ip::Path;
 
-/// One segment at a time: nothing here cuts larger ones.
-const PAYLOAD_BYTES: u32 = 1;
+/// In a frame there is one segment: nothing here cuts larger ones.
+pub(super) const SEGMENT: u32 = 1;
 
 impl Tcp {
     pub(super) fn send_segments(
@@ -33,11 +33,15 @@ impl Tcp {
         while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
             let mut fill = |common: &mut Common, frame: &mut [u8]| {
-                let transmit = self.stack.poll_transmit(now, PAYLOAD_BYTES);
-                was_there = transmit.is_some();
-                let length = transmit
-                    .as_ref()
-                    .map_or(0, |transmit| self.emit(common, now, transmit, frame, leaves_sums));
+                let next = self.next_segment(common, now);
+                was_there = next.is_some();
+                let Some((transmit, is_joined)) = next else { return 0 };
+                if is_joined {
+                    queued_bytes += (transmit.payload.end - transmit.payload.start) as usize;
+                    self.deliver(common, now, &transmit);
+                    return 0;
+                }
+                let length = self.emit(common, now, &transmit, frame, leaves_sums);
                 queued_bytes += length;
                 length
             };
@@ -94,6 +98,10 @@ impl Tcp {
     /// Gives a segment to the app of this host whose it is. Where there is none, it is refused.
     fn hand_over(&mut self, common: &mut Common, now: Time, transmit: &Transmit, frame: &[u8]) {
         let digest = Digest::of(frame);
+        if let Some(key) = self.joins(common, transmit, &digest) {
+            self.paths.join(key, common.switch.version());
+            return self.deliver(common, now, transmit);
+        }
         if common.leave(now, None, None, frame, &digest).is_err() {
             let Transmit { from, to, .. } = *transmit;
             self.stack.handle_icmp(now, IcmpError::Refused, from, to, transmit.repr.sequence);

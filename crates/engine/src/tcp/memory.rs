@@ -1,5 +1,6 @@
 //! Where what is received goes: each piece of new payload, of one segment or of several that came
-//! together, into a buffer of its own in the app's receive pool, by one copy from the NIC's buffer.
+//! together, into a buffer of its own in the app's receive pool, by one copy: from the NIC's buffer,
+//! or from where the app has it that sends it, if that is one of this engine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,10 +25,18 @@ pub(super) struct Keeper<'a> {
     ports: &'a Ports,
     /// Whose a connection is that has not been accepted yet.
     channel: Option<u32>,
-    /// The payload of the segment at hand, in pieces.
-    payloads: &'a [&'a [u8]],
+    payload: Payload<'a>,
     /// There was no memory for a part of it.
     pub(super) refused: Option<Refused>,
+}
+
+/// The payload of the segment at hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Payload<'a> {
+    /// In pieces, as frames have brought it.
+    Pieces(&'a [&'a [u8]]),
+    /// Where the app of this engine has it that sends it.
+    Sent(&'a [Extent]),
 }
 
 /// What there was no memory for.
@@ -45,7 +54,7 @@ pub(super) fn idle<'a>(
     ports: &'a Ports,
     channel: Option<u32>,
 ) -> Keeper<'a> {
-    Keeper { channel, ..Keeper::new(channels, books, ports, &[]) }
+    Keeper { channel, ..Keeper::new(channels, books, ports, Payload::Pieces(&[])) }
 }
 
 impl<'a> Keeper<'a> {
@@ -53,9 +62,9 @@ impl<'a> Keeper<'a> {
         channels: &'a mut Channels,
         books: &'a mut Books,
         ports: &'a Ports,
-        payloads: &'a [&'a [u8]],
+        payload: Payload<'a>,
     ) -> Self {
-        Self { channels, books, ports, channel: None, payloads, refused: None }
+        Self { channels, books, ports, channel: None, payload, refused: None }
     }
 
     /// The channel of a connection, and what it has been told of.
@@ -75,33 +84,61 @@ impl<'a> Keeper<'a> {
         part: Range<u32>,
         is_next: bool,
     ) -> Option<Extent> {
-        let channel = self.channels.channel(channel?)?;
+        let id = channel?;
+        let channel = self.channels.channel(id)?;
         // What comes out of order leaves the rest to what the app can read, and so release.
         if !is_next && !channel.has_half_its_memory() {
             return None;
         }
         let length = part.end - part.start;
-        let pieces = pieces(self.payloads, part);
-        let buffer = channel.keep(books::tag(connection), length, pieces)?;
+        let buffer = channel.keep(books::tag(connection), length)?;
         // The pool cuts slabs into cells of one size: pieces of different sizes could have a part
         // of each, and what is to be read next, of one more size, would find no room.
         if !is_next && !channel.end.has_room(RESERVE_BYTES) {
             channel.throw_away(buffer.id);
             return None;
         }
+        self.copy(id, buffer, part);
         Some(Extent { region: buffer.id, offset: buffer.offset, length })
+    }
+
+    /// The one copy.
+    #[inline]
+    fn copy(&mut self, channel: u32, buffer: Buffer, part: Range<u32>) {
+        let mut at = 0;
+        match self.payload {
+            Payload::Pieces(pieces) => {
+                let Some(channel) = self.channels.channel(channel) else { return };
+                for (piece, within) in cut(pieces, |piece| piece.len() as u32, part) {
+                    let bytes = &piece[within.start as usize..within.end as usize];
+                    channel.end.write(buffer, at, bytes);
+                    at += bytes.len() as u32; // of a packet
+                }
+            }
+            Payload::Sent(extents) => {
+                for (sent, within) in cut(extents, |extent| extent.length, part) {
+                    let bytes = (sent.offset + within.start, within.end - within.start);
+                    self.channels.copy_sent(sent.region, bytes, channel, buffer, at);
+                    at += bytes.1;
+                }
+            }
+        }
     }
 }
 
-/// The bytes `part` of a payload in pieces.
+/// The pieces in which the bytes `part` of a payload are, and which bytes of each.
 #[inline]
-fn pieces<'a>(payloads: &[&'a [u8]], part: Range<u32>) -> impl Iterator<Item = &'a [u8]> {
-    let (part, mut end) = (part.start as usize..part.end as usize, 0);
-    payloads.iter().filter_map(move |payload| {
+fn cut<T>(
+    pieces: &[T],
+    length: impl Fn(&T) -> u32,
+    part: Range<u32>,
+) -> impl Iterator<Item = (&T, Range<u32>)> {
+    let mut end = 0;
+    pieces.iter().filter_map(move |piece| {
         let start = end;
-        end += payload.len();
+        end += length(piece);
         let (from, to) = (part.start.max(start), part.end.min(end));
-        (from < to).then(|| &payload[from - start..to - start])
+        (from < to).then(|| (piece, from - start..to - start))
     })
 }
 

@@ -28,6 +28,8 @@ struct Known {
     way: TcpPath,
     /// Something that was sent over it has been acknowledged since it was last asked for.
     is_confirmed: bool,
+    /// The version of the switch's table that says that its peer is a connection of this engine.
+    joined_by: Option<u64>,
 }
 
 /// The paths of an engine.
@@ -95,13 +97,45 @@ impl Paths {
                 }
             },
         };
-        self.connections[place] = way.map(|way| Known { owner: key, way, is_confirmed: false });
+        let known = |way| Known { owner: key, way, is_confirmed: false, joined_by: None };
+        self.connections[place] = way.map(known);
     }
 
     fn of_stranger(&self, transmit: &Transmit) -> Option<&TcpPath> {
         let (from, to) = (transmit.from.ip(), transmit.to.ip());
         let mut newest_first = self.strangers.iter().rev();
         newest_first.find(|way| way.path.destination() == to && way.path.source() == from)
+    }
+
+    fn known(&self, key: SlotId) -> Option<&Known> {
+        let known = self.connections.get(key.slot as usize)?.as_ref();
+        known.filter(|known| known.owner == key)
+    }
+
+    /// The peer of a connection is one of this engine, as this version of the switch's table says.
+    pub(super) fn join(&mut self, key: SlotId, version: u64) {
+        if let Some(Some(known)) = self.connections.get_mut(key.slot as usize) {
+            debug_assert_eq!(known.owner, key, "something was sent just now");
+            known.joined_by = Some(version);
+        }
+    }
+
+    /// True if it is, and nothing has changed since.
+    #[inline]
+    pub(super) fn is_joined(
+        &self,
+        now: Time,
+        interface: &Interface,
+        version: u64,
+        key: SlotId,
+    ) -> bool {
+        let joined = self.known(key).filter(|known| known.joined_by == Some(version));
+        joined.is_some_and(|known| interface.is_current(now, &known.way.path))
+    }
+
+    /// True if what a connection has sent last has not left this engine.
+    pub(super) fn was_joined(&self, key: SlotId) -> bool {
+        self.known(key).is_some_and(|known| known.joined_by.is_some())
     }
 
     /// The peer of a connection has acknowledged something that was sent to it.

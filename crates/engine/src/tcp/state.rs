@@ -170,6 +170,7 @@ impl Tcp {
             books,
             paths: Paths::default(),
             attempts: attempts.collect::<Result<_, _>>()?,
+            extents: Vec::new(),
         };
         tcp.check_ports(channels)?;
         tcp.check_connections(channels)?;

@@ -25,7 +25,7 @@ impl Tcp {
             channel: book.channel,
             connection: books::id(book.key),
             parent: None,
-            path: "tcp",
+            path: if self.paths.was_joined(book.key) { "tcp-local" } else { "tcp" },
             peer: info.remote,
             state: name_of(info.state),
             rtt_ns: info.rtt_ns,

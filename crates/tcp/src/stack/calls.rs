@@ -211,6 +211,13 @@ impl Stack {
         self.connections.get(key).map(Connection::info)
     }
 
+    /// True if a segment from `remote` to `local` is of something that is kept here: of a
+    /// connection, or of what has been one or is to become one.
+    #[must_use]
+    pub fn has(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.table.contains_key(&Tuple::new(local, remote))
+    }
+
     /// All connections.
     pub fn connections(&self) -> impl Iterator<Item = SlotId> + '_ {
         self.connections.keys()

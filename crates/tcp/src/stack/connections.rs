@@ -261,12 +261,17 @@ impl Connections {
     }
 
     #[inline]
-    pub(super) fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
+    pub(super) fn poll_transmit(
+        &mut self,
+        now: Time,
+        mut most: impl FnMut(SlotId) -> u32,
+    ) -> Option<Transmit> {
         while let Some(key) = self.ready.front().copied() {
             let Some(slot) = self.slots.get_mut(key) else {
                 self.ready.pop_front();
                 continue;
             };
+            let most = most(key);
             let transmit = slot.connection.poll_transmit(now, key, most);
             if transmit.is_none() || !slot.is_to_be_polled() {
                 self.ready.pop_front();
@@ -277,6 +282,8 @@ impl Connections {
                 } else {
                     slot.arm(key, &mut self.deadlines);
                 }
+            } else if transmit.as_ref().is_some_and(|transmit| most > transmit.segment_bytes) {
+                self.ready.rotate_left(1);
             }
             if transmit.is_some() {
                 return transmit;

@@ -101,6 +101,7 @@ impl Switch {
     fn unregister(&mut self, entry: EntryId) {
         self.directory.remove(entry);
         self.owners[entry.0 as usize] = None;
+        self.version += 1;
         while let Some(None) = self.owners.last() {
             self.owners.pop();
         }
