@@ -2,14 +2,13 @@
 //! programs.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use clearway_client::{
     ConnectionId, Description, Error, Grant, Grantee, MemoryId, Notified, Operated, Operation,
-    OperationStatus, RegionId, Rights,
+    OperationStatus, Prefix, RegionId, Rights,
 };
 
 use crate::attach::clearway_channel;
@@ -667,25 +666,20 @@ unsafe fn grant_of(grant: &clearway_grant) -> Result<Grant, Error> {
         to if to == clearway_grantee::CLEARWAY_TO_USER as u32 => Grantee::User(grant.user),
         to if to == clearway_grantee::CLEARWAY_TO_PREFIX as u32 => {
             // SAFETY: the caller's promise.
-            let text = unsafe { pointer::text(grant.prefix, "a grant's prefix") }?;
-            let prefix = text.and_then(prefix_of);
-            prefix.ok_or_else(|| pointer::invalid("a grant's prefix is not as \"10.1.0.0/16\""))?
+            Grantee::Prefix(unsafe { prefix_of(grant.prefix, "a grant's prefix") }?)
         }
         _ => return Err(pointer::invalid("a grant is to nobody of enum clearway_grantee")),
     };
     Ok(Grant { to, rights: Rights::of(rights) })
 }
 
-/// An address, with or without how many bits of it count.
-fn prefix_of(text: &str) -> Option<Grantee> {
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse().ok()?)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let all = if address.is_ipv4() { 32 } else { 128 };
-    let bits = bits.unwrap_or(all);
-    (bits <= all).then_some(Grantee::Prefix(address, bits))
+/// # Safety
+/// As for `pointer::text`.
+unsafe fn prefix_of(text: *const c_char, what: &str) -> Result<Prefix, Error> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { pointer::text(text, what) }?;
+    let text = text.ok_or_else(|| pointer::invalid(&format!("{what} is NULL")))?;
+    text.parse().map_err(|bad| pointer::invalid(&format!("{what}: {bad}")))
 }
 
 /// # Safety

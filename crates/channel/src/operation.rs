@@ -8,7 +8,9 @@
 //!  a grant:     0 whom:u8 │ 1 prefix bits:u8 │ 2 rights:u8 │ 3 0 │ 8 address, or user (16 bytes)
 //! ```
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use clearway_base::Prefix;
 
 /// The most grants of a region.
 pub const GRANTS_MAX: usize = 16;
@@ -183,32 +185,20 @@ pub enum Grantee {
     Anybody,
     /// Apps of this user on the same host.
     User(u32),
-    /// Hosts with an address of this prefix, of so many bits.
-    Prefix(IpAddr, u8),
+    /// Hosts with an address of this prefix.
+    Prefix(Prefix),
 }
 
 impl Grantee {
     /// True if it means who has this address, and, if it is an app of this host, this user.
     #[must_use]
     pub fn is(&self, address: IpAddr, user: Option<u32>) -> bool {
-        match (*self, address) {
-            (Self::Anybody, _) => true,
-            (Self::User(id), _) => user == Some(id),
-            (Self::Prefix(IpAddr::V4(prefix), bits), IpAddr::V4(address)) => {
-                shares(prefix.to_bits().into(), address.to_bits().into(), bits, u32::BITS)
-            }
-            (Self::Prefix(IpAddr::V6(prefix), bits), IpAddr::V6(address)) => {
-                shares(prefix.to_bits(), address.to_bits(), bits, u128::BITS)
-            }
-            (Self::Prefix(..), _) => false,
+        match *self {
+            Self::Anybody => true,
+            Self::User(id) => user == Some(id),
+            Self::Prefix(prefix) => prefix.contains(address),
         }
     }
-}
-
-/// Whether the upper `bits` of two addresses of `all` bits are the same.
-fn shares(a: u128, b: u128, bits: u8, all: u32) -> bool {
-    let rest = all.saturating_sub(bits.into());
-    (a ^ b).checked_shr(rest).unwrap_or(0) == 0
 }
 
 /// Who may do what with a region.
@@ -239,7 +229,7 @@ impl core::fmt::Display for Grant {
         match self.to {
             Grantee::Anybody => f.write_str("anybody")?,
             Grantee::User(user) => write!(f, "user {user}")?,
-            Grantee::Prefix(address, bits) => write!(f, "{address}/{bits}")?,
+            Grantee::Prefix(prefix) => write!(f, "{prefix}")?,
         }
         write!(f, ": {}", self.rights)
     }
@@ -267,10 +257,10 @@ impl Description {
             let (whom, bits, value) = match grant.to {
                 Grantee::Anybody => (ANYBODY, 0, 0),
                 Grantee::User(user) => (USER, 0, user.into()),
-                Grantee::Prefix(IpAddr::V4(prefix), bits) => {
-                    (PREFIX_V4, bits, prefix.to_bits().into())
-                }
-                Grantee::Prefix(IpAddr::V6(prefix), bits) => (PREFIX_V6, bits, prefix.to_bits()),
+                Grantee::Prefix(prefix) => match prefix.address() {
+                    IpAddr::V4(address) => (PREFIX_V4, prefix.bits(), address.to_bits().into()),
+                    IpAddr::V6(address) => (PREFIX_V6, prefix.bits(), address.to_bits()),
+                },
             };
             bytes.extend([whom, bits, grant.rights.bits(), 0, 0, 0, 0, 0]);
             bytes.extend(u128::to_ne_bytes(value));
@@ -300,10 +290,11 @@ fn grant_of(bytes: &[u8]) -> Option<Grant> {
         ANYBODY => Grantee::Anybody,
         USER => Grantee::User(u32::try_from(value).ok()?),
         PREFIX_V4 if u32::from(bits) <= u32::BITS => {
-            Grantee::Prefix(core::net::Ipv4Addr::from_bits(u32::try_from(value).ok()?).into(), bits)
+            let address = Ipv4Addr::from_bits(u32::try_from(value).ok()?);
+            Grantee::Prefix(Prefix::new(address.into(), bits))
         }
         PREFIX_V6 if u32::from(bits) <= u128::BITS => {
-            Grantee::Prefix(Ipv6Addr::from_bits(value).into(), bits)
+            Grantee::Prefix(Prefix::new(Ipv6Addr::from_bits(value).into(), bits))
         }
         _ => return None,
     };
@@ -347,15 +338,15 @@ mod tests {
     use super::*;
 
     fn description() -> Description {
-        let prefix = |text: &str, bits| Grantee::Prefix(text.parse().expect("an address"), bits);
+        let prefix = |text: &str| Grantee::Prefix(text.parse().expect("a prefix"));
         let grant = |to, rights| Grant { to, rights };
         Description {
             name: b"table".to_vec(),
             grants: vec![
                 grant(Grantee::Anybody, Rights::READ),
                 grant(Grantee::User(1000), Rights::ALL),
-                grant(prefix("10.1.0.0", 16), Rights::READ | Rights::WRITE),
-                grant(prefix("fd00::", 8), Rights::ATOMIC),
+                grant(prefix("10.1.0.0/16"), Rights::READ | Rights::WRITE),
+                grant(prefix("fd00::/8"), Rights::ATOMIC),
             ],
         }
     }
@@ -413,22 +404,19 @@ mod tests {
     fn grants_are_to_hosts_of_a_prefix_and_users_of_this_host() {
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let is = |to: Grantee, text| to.is(address(text), Some(7));
-        let prefix = |text, bits| Grantee::Prefix(address(text), bits);
+        let prefix = |text: &str| Grantee::Prefix(text.parse().expect("a prefix"));
         assert!(is(Grantee::Anybody, "::1") && is(Grantee::User(7), "10.0.0.1"));
         assert!(!is(Grantee::User(8), "10.0.0.1"));
         assert!(!Grantee::User(0).is(address("10.0.0.1"), None));
-        for (to, bits, who, expected) in [
-            ("10.0.0.0", 8, "10.255.0.1", true),
-            ("10.0.0.0", 8, "11.0.0.0", false),
-            ("10.0.0.0", 0, "11.0.0.0", true),
-            ("10.0.0.1", 32, "10.0.0.1", true),
-            ("10.0.0.1", 32, "10.0.0.0", false),
-            ("fd00::", 128, "fd00::1", false),
-            ("fd00::", 127, "fd00::1", true),
-            ("::", 0, "fd00::1", true),
-            ("::", 0, "10.0.0.1", false),
+        for (to, who, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("10.0.0.1", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.0", false),
+            ("fd00::/127", "fd00::1", true),
+            ("::/0", "10.0.0.1", false),
         ] {
-            assert_eq!(is(prefix(to, bits), who), expected, "{who} in {to}/{bits}");
+            assert_eq!(is(prefix(to), who), expected, "{who} in {to}");
         }
     }
 

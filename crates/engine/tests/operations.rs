@@ -4,6 +4,7 @@ mod world;
 
 use std::net::IpAddr;
 
+use clearway_base::Prefix;
 use clearway_channel::{
     Command, Completion, Grant, Grantee, OperationKind as Kind, OperationStatus as Status, Rights,
     Violation,
@@ -159,7 +160,7 @@ fn an_owner_that_lies_in_its_table_shows_nothing_else() {
 
 #[test]
 fn who_may_do_what_the_grants_say() {
-    let prefix = |ip: IpAddr, bits| Grantee::Prefix(ip, bits);
+    let prefix = |ip: IpAddr, bits| Grantee::Prefix(Prefix::new(ip, bits));
     for owner_host in [1, 0] {
         let mut pair = Pair::new(owner_host);
         // The asker is seen by its address; on the own host, by the one that it has called.

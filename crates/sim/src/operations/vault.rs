@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use clearway_base::Random;
+use clearway_base::{Prefix, Random};
 use clearway_channel::{Grant, Grantee, Rights, Shared};
 
 use super::layout::VAULT_BYTES;
@@ -69,8 +69,7 @@ impl Vault {
             if !has_room || random.chance(left_out, of) {
                 return Rights::NONE;
             }
-            let bits = |address: &IpAddr| if address.is_ipv4() { 32 } else { 128 };
-            let to = |address: &IpAddr| Grantee::Prefix(*address, bits(address));
+            let to = |address: &IpAddr| Grantee::Prefix(Prefix::new(*address, 128));
             grants.extend(at.addresses.iter().map(|address| Grant { to: to(address), rights }));
             rights
         });
