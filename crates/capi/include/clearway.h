@@ -172,6 +172,9 @@ enum clearway_status {
   CLEARWAY_STATUS_DENIED = 39,
   /* The channel has no memory of that number; add it first. */
   CLEARWAY_STATUS_NO_MEMORY = 40,
+  /* The channel has as many groups of peers as it may; leave one that is not used without
+   * members. */
+  CLEARWAY_STATUS_TOO_MANY_GROUPS = 41,
 };
 
 /* Why no message lies in a posted buffer. */
@@ -467,6 +470,10 @@ typedef enum clearway_grantee {
    * Hosts with an address of `prefix`.
    */
   CLEARWAY_TO_PREFIX = 2,
+  /**
+   * Whoever is in `group`: see clearway_set_group.
+   */
+  CLEARWAY_TO_GROUP = 3,
 } clearway_grantee;
 
 /**
@@ -869,6 +876,10 @@ typedef struct clearway_grant {
    * "10.1.0.0/16", "fd00::/8", "10.1.0.7", for CLEARWAY_TO_PREFIX.
    */
   const char *prefix;
+  /**
+   * A group's name of 1 to 16 bytes, for CLEARWAY_TO_GROUP.
+   */
+  const char *group;
 } clearway_grant;
 
 /**
@@ -906,6 +917,24 @@ typedef struct clearway_region_options {
    */
   uint64_t memory;
 } clearway_region_options;
+
+/**
+ * Who is in a group of peers.
+ */
+typedef struct clearway_member {
+  /**
+   * CLEARWAY_TO_USER or CLEARWAY_TO_PREFIX.
+   */
+  uint32_t is;
+  /**
+   * A user's number, for CLEARWAY_TO_USER.
+   */
+  uint32_t user;
+  /**
+   * As of a grant, for CLEARWAY_TO_PREFIX.
+   */
+  const char *prefix;
+} clearway_member;
 
 /**
  * What is to be done with memory that the app at the other end of a connection shares. Fields
@@ -1840,6 +1869,19 @@ int clearway_share(struct clearway_channel *channel,
                    const struct clearway_region_options *options,
                    int64_t timeout_ns,
                    uint64_t *region);
+
+/**
+ * Says who is in a group of peers, to which regions of this channel may be granted: these up to
+ * 256, and nobody else. Waits up to `timeout_ns` for the daemon. When this has returned 0, whoever
+ * was in the group and is no longer can do nothing more by it. A group of which nothing was said
+ * has no members; up to 64 may have some. Returns 0 or a negative error code: CLEARWAY_LIMIT if
+ * these are too many groups, CLEARWAY_TOO_LARGE if the members are too many.
+ */
+int clearway_set_group(struct clearway_channel *channel,
+                       const char *name,
+                       const struct clearway_member *members,
+                       size_t count,
+                       int64_t timeout_ns);
 
 /**
  * Shares a region no longer, and waits up to `timeout_ns` for the daemon. When this has returned

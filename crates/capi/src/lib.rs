@@ -49,11 +49,12 @@ pub use message::{
 };
 pub use operation::{
     clearway_add_memory, clearway_batch_list, clearway_batch_read, clearway_grant,
-    clearway_grantee, clearway_memory_again, clearway_next_notified, clearway_next_operated,
-    clearway_notified, clearway_operate, clearway_operated, clearway_operated_release,
-    clearway_operation, clearway_operation_kind, clearway_region_options, clearway_remove_memory,
-    clearway_right, clearway_share, clearway_shared_memory, clearway_start_operation,
-    clearway_start_vector, clearway_status_text, clearway_unshare, clearway_vector_entry,
+    clearway_grantee, clearway_member, clearway_memory_again, clearway_next_notified,
+    clearway_next_operated, clearway_notified, clearway_operate, clearway_operated,
+    clearway_operated_release, clearway_operation, clearway_operation_kind,
+    clearway_region_options, clearway_remove_memory, clearway_right, clearway_set_group,
+    clearway_share, clearway_shared_memory, clearway_start_operation, clearway_start_vector,
+    clearway_status_text, clearway_unshare, clearway_vector_entry,
 };
 pub use posts::{
     clearway_next_posted, clearway_post, clearway_posted, clearway_unpost, clearway_unposted_text,

@@ -7,8 +7,8 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use clearway_client::{
-    ConnectionId, Description, Error, Grant, Grantee, MemoryId, Notified, Operated, Operation,
-    OperationStatus, Prefix, RegionId, Rights,
+    ConnectionId, Description, Error, Grant, Grantee, Group, GroupName, Member, MemoryId, Notified,
+    Operated, Operation, OperationStatus, Prefix, RegionId, Rights,
 };
 
 use crate::attach::clearway_channel;
@@ -166,6 +166,8 @@ pub enum clearway_grantee {
     CLEARWAY_TO_USER = 1,
     /// Hosts with an address of `prefix`.
     CLEARWAY_TO_PREFIX = 2,
+    /// Whoever is in `group`: see clearway_set_group.
+    CLEARWAY_TO_GROUP = 3,
 }
 
 /// Who may do what with a region. What any grant that fits allows is allowed.
@@ -179,6 +181,20 @@ pub struct clearway_grant {
     /// A user's number, for CLEARWAY_TO_USER.
     pub user: u32,
     /// "10.1.0.0/16", "fd00::/8", "10.1.0.7", for CLEARWAY_TO_PREFIX.
+    pub prefix: *const c_char,
+    /// A group's name of 1 to 16 bytes, for CLEARWAY_TO_GROUP.
+    pub group: *const c_char,
+}
+
+/// Who is in a group of peers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct clearway_member {
+    /// CLEARWAY_TO_USER or CLEARWAY_TO_PREFIX.
+    pub is: u32,
+    /// A user's number, for CLEARWAY_TO_USER.
+    pub user: u32,
+    /// As of a grant, for CLEARWAY_TO_PREFIX.
     pub prefix: *const c_char,
 }
 
@@ -363,6 +379,40 @@ pub unsafe extern "C" fn clearway_share(
         // SAFETY: the caller's promise.
         unsafe { pointer::store(region, shared.as_u64()) };
         Ok(())
+    })
+}
+
+/// Says who is in a group of peers, to which regions of this channel may be granted: these up to
+/// 256, and nobody else. Waits up to `timeout_ns` for the daemon. When this has returned 0, whoever
+/// was in the group and is no longer can do nothing more by it. A group of which nothing was said
+/// has no members; up to 64 may have some. Returns 0 or a negative error code: CLEARWAY_LIMIT if
+/// these are too many groups, CLEARWAY_TOO_LARGE if the members are too many.
+///
+/// # Safety
+/// `channel` is NULL or valid, strings are NULL or valid; `members` points to `count` members.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_set_group(
+    channel: *mut clearway_channel,
+    name: *const c_char,
+    members: *const clearway_member,
+    count: usize,
+    timeout_ns: i64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let name = unsafe { group_name(name, "name") }?;
+        let members = match (members.is_null(), count) {
+            (_, 0) => &[],
+            (true, _) => return Err(pointer::invalid("members is NULL, and count is not 0")),
+            // SAFETY: not null; the rest is the caller's promise.
+            (false, count) => unsafe { std::slice::from_raw_parts(members, count) },
+        };
+        // SAFETY: the caller's promise about each.
+        let members = members.iter().map(|member| unsafe { member_of(member) });
+        let group = Group { name, members: members.collect::<Result<_, _>>()? };
+        channel.set_group(&group, pointer::timeout(timeout_ns))
     })
 }
 
@@ -668,9 +718,26 @@ unsafe fn grant_of(grant: &clearway_grant) -> Result<Grant, Error> {
             // SAFETY: the caller's promise.
             Grantee::Prefix(unsafe { prefix_of(grant.prefix, "a grant's prefix") }?)
         }
+        to if to == clearway_grantee::CLEARWAY_TO_GROUP as u32 => {
+            // SAFETY: the caller's promise.
+            Grantee::Group(unsafe { group_name(grant.group, "a grant's group") }?)
+        }
         _ => return Err(pointer::invalid("a grant is to nobody of enum clearway_grantee")),
     };
     Ok(Grant { to, rights: Rights::of(rights) })
+}
+
+/// # Safety
+/// The fields are as their comments say.
+unsafe fn member_of(member: &clearway_member) -> Result<Member, Error> {
+    match member.is {
+        is if is == clearway_grantee::CLEARWAY_TO_USER as u32 => Ok(Member::User(member.user)),
+        is if is == clearway_grantee::CLEARWAY_TO_PREFIX as u32 => {
+            // SAFETY: the caller's promise.
+            Ok(Member::Prefix(unsafe { prefix_of(member.prefix, "a member's prefix") }?))
+        }
+        _ => Err(pointer::invalid("a member is neither CLEARWAY_TO_USER nor CLEARWAY_TO_PREFIX")),
+    }
 }
 
 /// # Safety
@@ -680,6 +747,15 @@ unsafe fn prefix_of(text: *const c_char, what: &str) -> Result<Prefix, Error> {
     let text = unsafe { pointer::text(text, what) }?;
     let text = text.ok_or_else(|| pointer::invalid(&format!("{what} is NULL")))?;
     text.parse().map_err(|bad| pointer::invalid(&format!("{what}: {bad}")))
+}
+
+/// # Safety
+/// As for `pointer::text`.
+unsafe fn group_name(text: *const c_char, what: &str) -> Result<GroupName, Error> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { pointer::text(text, what) }?;
+    let text = text.ok_or_else(|| pointer::invalid(&format!("{what} is NULL")))?;
+    GroupName::new(text.as_bytes()).map_err(|bad| pointer::invalid(&format!("{what}: {bad}")))
 }
 
 /// # Safety

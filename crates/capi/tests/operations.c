@@ -319,12 +319,14 @@ static void held(const pair *p) {
 
 static void grants(const pair *p) {
     const clearway_grant nobody[] = {
-        {CLEARWAY_TO_USER, CLEARWAY_RIGHT_ALL, 4000000000u, NULL},
-        {CLEARWAY_TO_PREFIX, CLEARWAY_RIGHT_ALL, 0, "fd00::/8"},
-        {CLEARWAY_TO_PREFIX, CLEARWAY_RIGHT_ALL, 0, "10.8.0.77"},
-        {CLEARWAY_TO_ANYBODY, CLEARWAY_RIGHT_WRITE, 0, NULL},
+        {CLEARWAY_TO_USER, CLEARWAY_RIGHT_ALL, 4000000000u, NULL, NULL},
+        {CLEARWAY_TO_PREFIX, CLEARWAY_RIGHT_ALL, 0, "fd00::/8", NULL},
+        {CLEARWAY_TO_PREFIX, CLEARWAY_RIGHT_ALL, 0, "10.8.0.77", NULL},
+        {CLEARWAY_TO_ANYBODY, CLEARWAY_RIGHT_WRITE, 0, NULL, NULL},
     };
-    const clearway_grant some[] = {{CLEARWAY_TO_PREFIX, CLEARWAY_RIGHT_READ, 0, "10.8.0.0/24"}};
+    const clearway_grant some[] = {
+        {CLEARWAY_TO_PREFIX, CLEARWAY_RIGHT_READ, 0, "10.8.0.0/24", NULL},
+    };
     clearway_operation read = {.kind = CLEARWAY_OPERATION_READ, .length = 8};
     clearway_operated operated;
     read.region = share(p->owner, "nobody's", 64, nobody, 4);
@@ -335,6 +337,35 @@ static void grants(const pair *p) {
     CHECK(clearway_unshare(p->owner, read.region, 10 * SECOND) == 0);
     CHECK(refusal_of(p, read, CLEARWAY_INVALID) == CLEARWAY_STATUS_NO_REGION);
     CHECK(clearway_unshare(p->owner, read.region, 10 * SECOND) == CLEARWAY_INVALID);
+}
+
+/* Who is in a group may read until it is taken from it. */
+static void groups(const pair *p) {
+    const clearway_grant grant = {CLEARWAY_TO_GROUP, CLEARWAY_RIGHT_READ, 0, NULL, "readers"};
+    const clearway_member members[] = {
+        {CLEARWAY_TO_USER, 4000000000u, NULL},
+        {CLEARWAY_TO_PREFIX, 0, "10.8.0.0/24"},
+    };
+    clearway_operation read = {.kind = CLEARWAY_OPERATION_READ, .length = 8};
+    clearway_operated operated;
+    read.region = share(p->owner, "readers' own", 64, &grant, 1);
+    for (int round = 0; round < 2; round++) {
+        CHECK(refusal_of(p, read, CLEARWAY_DENIED) == CLEARWAY_STATUS_NOT_ALLOWED);
+        CHECK(clearway_set_group(p->owner, "readers", members, 2, 10 * SECOND) == 0);
+        operate(p, read, &operated);
+        clearway_operated_release(p->asker, &operated);
+        CHECK(clearway_set_group(p->owner, "readers", members, 1, 10 * SECOND) == 0);
+    }
+    char name[16];
+    for (int group = 1; group < 64; group++) {
+        snprintf(name, sizeof name, "%d", group);
+        CHECK(clearway_set_group(p->owner, name, members, 1, 10 * SECOND) == 0);
+    }
+    CHECK(clearway_set_group(p->owner, "more", members, 1, 10 * SECOND) == CLEARWAY_LIMIT);
+    const char *text = clearway_status_text(CLEARWAY_STATUS_TOO_MANY_GROUPS);
+    CHECK(!strcmp(clearway_last_error(), text));
+    CHECK(clearway_set_group(p->owner, "readers", NULL, 0, 10 * SECOND) == 0);
+    CHECK(clearway_set_group(p->owner, "more", members, 1, 10 * SECOND) == 0);
 }
 
 static void refused_shares(clearway_channel *owner) {
@@ -370,7 +401,7 @@ static void ends(const pair *p) {
 }
 
 static int between(const char *owners, const char *askers, const char *address) {
-    const clearway_grant all = {CLEARWAY_TO_ANYBODY, CLEARWAY_RIGHT_ALL, 0, NULL};
+    const clearway_grant all = {CLEARWAY_TO_ANYBODY, CLEARWAY_RIGHT_ALL, 0, NULL, NULL};
     pair p = {attach(owners, SHARED_BYTES), attach(askers, 0), 0, 0, NULL};
     size_t length = 1;
     void *memory = &p;
@@ -391,6 +422,7 @@ static int between(const char *owners, const char *askers, const char *address) 
     vectors(&p, address);
     held(&p);
     grants(&p);
+    groups(&p);
     refused_shares(p.owner);
     ends(&p);
     CHECK(clearway_detach(p.asker, 10 * SECOND) == 0);
@@ -401,7 +433,7 @@ static int between(const char *owners, const char *askers, const char *address) 
 /* What the library itself refuses: no daemon hears of it. */
 static void misuse(clearway_channel *channel, uint64_t connection) {
     static const uint64_t offsets[65];
-    clearway_grant grant = {3, 0, 0, NULL};
+    clearway_grant grant = {4, 0, 0, NULL, NULL};
     clearway_region_options options = {0};
     clearway_operation operation = {0};
     clearway_operated operated;
@@ -423,6 +455,26 @@ static void misuse(clearway_channel *channel, uint64_t connection) {
         CHECK(clearway_share(channel, &options, SECOND, NULL) == CLEARWAY_INVALID);
         CHECK(strstr(clearway_last_error(), "prefix"));
     }
+    grant.to = CLEARWAY_TO_GROUP;
+    const char *names[] = {NULL, "", "seventeen letters"};
+    clearway_member members[257] = {{CLEARWAY_TO_ANYBODY, 0, NULL}};
+    for (int i = 0; i < 3; i++) {
+        grant.group = names[i];
+        CHECK(clearway_share(channel, &options, SECOND, NULL) == CLEARWAY_INVALID);
+        CHECK(strstr(clearway_last_error(), "group"));
+        CHECK(clearway_set_group(channel, names[i], NULL, 0, SECOND) == CLEARWAY_INVALID);
+    }
+    CHECK(clearway_set_group(NULL, "g", NULL, 0, SECOND) == CLEARWAY_INVALID);
+    CHECK(clearway_set_group(channel, "g", NULL, 1, SECOND) == CLEARWAY_INVALID);
+    CHECK(clearway_set_group(channel, "g", members, 1, SECOND) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "CLEARWAY_TO_PREFIX"));
+    for (int i = 0; i < 257; i++)
+        members[i] = (clearway_member){CLEARWAY_TO_PREFIX, 0, i ? "10.0.0.1" : "10/8"};
+    CHECK(clearway_set_group(channel, "g", members, 1, SECOND) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "\"10/8\" is not addresses"));
+    members[0].prefix = "10.0.0.0/8";
+    CHECK(clearway_set_group(channel, "g", members, 257, SECOND) == CLEARWAY_TOO_LARGE);
+    CHECK(strstr(clearway_last_error(), "257 members, and 256"));
     grant.to = CLEARWAY_TO_ANYBODY;
     grant.rights = CLEARWAY_RIGHT_ALL + 1;
     CHECK(clearway_share(channel, &options, SECOND, NULL) == CLEARWAY_INVALID);

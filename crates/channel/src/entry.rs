@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{BURST_FRAMES_MAX, FRAME_ALIGNMENT, MESSAGE_BYTES_MAX, RELEASES_PER_ENTRY};
-use crate::operation::DESCRIPTION_BYTES_MAX;
+use crate::operation::{DESCRIPTION_BYTES_MAX, GROUP_BYTES_MAX};
 use crate::ring::Entry;
 use crate::{Code, Violation};
 
@@ -427,6 +427,19 @@ entries! {
                 tag: u64
             }
         }
+        /// Says who is in a group of peers, from now on; `GroupSet` answers with the same token.
+        SET_GROUP = 27 => SetGroup {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// Where the group starts in the transmit pool; see `operation/group.rs`.
+                offset: u32,
+                /// Bytes of it.
+                length: u32
+            }
+        } [check_group(offset, length)]
     }
 }
 
@@ -820,6 +833,18 @@ entries! {
                 tag: u64
             }
         }
+        /// A group has the members that the app has said, or is as it was. If it has: who was in it
+        /// and is no longer does nothing more by it.
+        GROUP_SET = 26 => GroupSet {
+            flags {
+                /// What came of it: 0 if it has.
+                status: u8
+            }
+            1 {
+                /// The token of the `SetGroup`.
+                token: u64
+            }
+        }
     }
 }
 
@@ -944,6 +969,14 @@ fn check_bytes(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violatio
 #[inline]
 fn check_description(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation> {
     if length as usize > DESCRIPTION_BYTES_MAX {
+        return Err(Violation::Description(length));
+    }
+    check_extent(offset, length, pool_bytes)
+}
+
+#[inline]
+fn check_group(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation> {
+    if length as usize > GROUP_BYTES_MAX {
         return Err(Violation::Description(length));
     }
     check_extent(offset, length, pool_bytes)

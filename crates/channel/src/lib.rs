@@ -86,7 +86,8 @@ pub use memory::NotShareable;
 #[cfg(not(loom))]
 pub use memory::fetch;
 pub use operation::{
-    BATCH_MAX, DESCRIPTION_BYTES_MAX, Description, GRANTS_MAX, Grant, Grantee, NO_BUFFER,
+    BATCH_MAX, BadGroupName, DESCRIPTION_BYTES_MAX, Description, GRANTS_MAX, GROUP_BYTES_MAX,
+    GROUP_NAME_BYTES_MAX, Grant, Grantee, Group, GroupName, MEMBERS_MAX, Member, NO_BUFFER,
     OUTSTANDING_OPERATIONS_MAX, OperationKind, OperationStatus, Pointer, REGION_NAME_BYTES_MAX,
     Rights,
 };

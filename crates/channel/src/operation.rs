@@ -5,12 +5,16 @@
 //! ```text
 //! description, in the transmit pool:
 //!  0 grants:u8 │ 1 name length:u8 │ 2 0      │ 8 grants, 24 bytes each │ name
-//!  a grant:     0 whom:u8 │ 1 prefix bits:u8 │ 2 rights:u8 │ 3 0 │ 8 address, or user (16 bytes)
+//!  a grant:     0 whom:u8 │ 1 prefix bits, or name length:u8 │ 2 rights:u8 │ 3 0
+//!               8 address, user, or name of a group (16 bytes)
 //! ```
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use clearway_base::Prefix;
+
+mod group;
+pub use group::{
+    BadGroupName, GROUP_BYTES_MAX, GROUP_NAME_BYTES_MAX, Group, GroupName, MEMBERS_MAX, Member,
+};
 
 /// The most grants of a region.
 pub const GRANTS_MAX: usize = 16;
@@ -20,17 +24,20 @@ pub const REGION_NAME_BYTES_MAX: usize = 64;
 pub const BATCH_MAX: usize = 64;
 /// The longest description of a region.
 pub const DESCRIPTION_BYTES_MAX: usize =
-    HEAD_BYTES + GRANTS_MAX * GRANT_BYTES + REGION_NAME_BYTES_MAX;
+    HEAD_BYTES + GRANTS_MAX * RECORD_BYTES + REGION_NAME_BYTES_MAX;
 /// How many one-sided operations of a channel may be outstanding.
 pub const OUTSTANDING_OPERATIONS_MAX: u32 = 16 * 1024;
 /// The buffer of an `Operated` that has read nothing.
 pub const NO_BUFFER: u32 = u32::MAX;
 
 const HEAD_BYTES: usize = 8;
-const GRANT_BYTES: usize = 24;
+/// Of a grant, or of a member of a group.
+const RECORD_BYTES: usize = 24;
+const VALUE_BYTES: usize = 16;
 
 const ANYBODY: u8 = 0;
 const USER: u8 = 1;
+const GROUP: u8 = 2;
 const PREFIX_V4: u8 = 4;
 const PREFIX_V6: u8 = 6;
 
@@ -125,6 +132,8 @@ statuses! {
         "the daemon's policy does not let this user ask for operations; have its administrator \
          add the user to [policy.ask]";
     NoMemory = 40, "the channel has no memory of that number; add it first";
+    TooManyGroups = 41,
+        "the channel has as many groups of peers as it may; leave one that is not used without members";
 }
 
 /// What somebody may do with a region.
@@ -187,16 +196,37 @@ pub enum Grantee {
     User(u32),
     /// Hosts with an address of this prefix.
     Prefix(Prefix),
+    /// Whoever is in this group of the channel: nobody, while the app has not said who that is.
+    Group(GroupName),
 }
 
 impl Grantee {
-    /// True if it means who has this address, and, if it is an app of this host, this user.
-    #[must_use]
-    pub fn is(&self, address: IpAddr, user: Option<u32>) -> bool {
-        match *self {
-            Self::Anybody => true,
-            Self::User(id) => user == Some(id),
-            Self::Prefix(prefix) => prefix.contains(address),
+    fn to_words(self) -> (u8, u8, [u8; VALUE_BYTES]) {
+        match self {
+            Self::Anybody => (ANYBODY, 0, [0; VALUE_BYTES]),
+            Self::User(user) => Member::User(user).to_words(),
+            Self::Prefix(prefix) => Member::Prefix(prefix).to_words(),
+            Self::Group(name) => {
+                let (length, name) = name.to_words();
+                (GROUP, length, name)
+            }
+        }
+    }
+
+    fn of_words(whom: u8, bits: u8, value: &[u8; VALUE_BYTES]) -> Option<Self> {
+        match whom {
+            ANYBODY => Some(Self::Anybody),
+            GROUP => GroupName::of_words(bits, value).map(Self::Group),
+            _ => Member::of_words(whom, bits, value).map(Self::from),
+        }
+    }
+}
+
+impl From<Member> for Grantee {
+    fn from(member: Member) -> Self {
+        match member {
+            Member::User(user) => Self::User(user),
+            Member::Prefix(prefix) => Self::Prefix(prefix),
         }
     }
 }
@@ -224,14 +254,20 @@ impl core::fmt::Display for Rights {
     }
 }
 
+impl core::fmt::Display for Grantee {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Anybody => f.write_str("anybody"),
+            Self::User(user) => write!(f, "{}", Member::User(user)),
+            Self::Prefix(prefix) => write!(f, "{}", Member::Prefix(prefix)),
+            Self::Group(name) => write!(f, "group {name}"),
+        }
+    }
+}
+
 impl core::fmt::Display for Grant {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self.to {
-            Grantee::Anybody => f.write_str("anybody")?,
-            Grantee::User(user) => write!(f, "user {user}")?,
-            Grantee::Prefix(prefix) => write!(f, "{prefix}")?,
-        }
-        write!(f, ": {}", self.rights)
+        write!(f, "{}: {}", self.to, self.rights)
     }
 }
 
@@ -254,16 +290,8 @@ impl Description {
         let mut bytes = vec![0; HEAD_BYTES];
         (bytes[0], bytes[1]) = (self.grants.len() as u8, self.name.len() as u8);
         for grant in &self.grants {
-            let (whom, bits, value) = match grant.to {
-                Grantee::Anybody => (ANYBODY, 0, 0),
-                Grantee::User(user) => (USER, 0, user.into()),
-                Grantee::Prefix(prefix) => match prefix.address() {
-                    IpAddr::V4(address) => (PREFIX_V4, prefix.bits(), address.to_bits().into()),
-                    IpAddr::V6(address) => (PREFIX_V6, prefix.bits(), address.to_bits()),
-                },
-            };
-            bytes.extend([whom, bits, grant.rights.bits(), 0, 0, 0, 0, 0]);
-            bytes.extend(u128::to_ne_bytes(value));
+            let (whom, bits, value) = grant.to.to_words();
+            bytes.extend(record(whom, bits, grant.rights.bits(), &value));
         }
         bytes.extend(&self.name);
         Some(bytes)
@@ -277,28 +305,31 @@ impl Description {
         if grants > GRANTS_MAX || name_length > REGION_NAME_BYTES_MAX {
             return None;
         }
-        let (grants, name) = rest.split_at_checked(grants * GRANT_BYTES)?;
-        let grants = grants.chunks_exact(GRANT_BYTES).map(grant_of).collect::<Option<_>>()?;
+        let (grants, name) = rest.split_at_checked(grants * RECORD_BYTES)?;
+        let (grants, _) = grants.as_chunks();
+        let grants = grants.iter().map(grant_of).collect::<Option<_>>()?;
         (name.len() == name_length).then(|| Self { name: name.to_vec(), grants })
     }
 }
 
-fn grant_of(bytes: &[u8]) -> Option<Grant> {
-    let value = u128::from_ne_bytes(bytes[8..].try_into().ok()?);
-    let bits = bytes[1];
-    let to = match bytes[0] {
-        ANYBODY => Grantee::Anybody,
-        USER => Grantee::User(u32::try_from(value).ok()?),
-        PREFIX_V4 if u32::from(bits) <= u32::BITS => {
-            let address = Ipv4Addr::from_bits(u32::try_from(value).ok()?);
-            Grantee::Prefix(Prefix::new(address.into(), bits))
-        }
-        PREFIX_V6 if u32::from(bits) <= u128::BITS => {
-            Grantee::Prefix(Prefix::new(Ipv6Addr::from_bits(value).into(), bits))
-        }
-        _ => return None,
-    };
-    Some(Grant { to, rights: Rights::of(bytes[2]) })
+fn grant_of(bytes: &[u8; RECORD_BYTES]) -> Option<Grant> {
+    let (whom, bits, rights, value) = words(bytes);
+    Some(Grant { to: Grantee::of_words(whom, bits, value)?, rights: Rights::of(rights) })
+}
+
+/// A grant, or a member, as it is written.
+fn record(whom: u8, bits: u8, rights: u8, value: &[u8; VALUE_BYTES]) -> [u8; RECORD_BYTES] {
+    let mut bytes = [0; RECORD_BYTES];
+    [bytes[0], bytes[1], bytes[2]] = [whom, bits, rights];
+    bytes[RECORD_BYTES - VALUE_BYTES..].copy_from_slice(value);
+    bytes
+}
+
+/// The same read: whom, bits, rights, value.
+fn words(bytes: &[u8; RECORD_BYTES]) -> (u8, u8, u8, &[u8; VALUE_BYTES]) {
+    let [whom, bits, rights, ..] = *bytes;
+    let value = bytes.last_chunk().expect("a record is longer than its value");
+    (whom, bits, rights, value)
 }
 
 /// Bits of a pointer that are the offset; the length is above.
@@ -339,6 +370,7 @@ mod tests {
 
     fn description() -> Description {
         let prefix = |text: &str| Grantee::Prefix(text.parse().expect("a prefix"));
+        let group = |name: &str| Grantee::Group(GroupName::new(name.as_bytes()).expect("short"));
         let grant = |to, rights| Grant { to, rights };
         Description {
             name: b"table".to_vec(),
@@ -347,6 +379,7 @@ mod tests {
                 grant(Grantee::User(1000), Rights::ALL),
                 grant(prefix("10.1.0.0/16"), Rights::READ | Rights::WRITE),
                 grant(prefix("fd00::/8"), Rights::ATOMIC),
+                grant(group("readers"), Rights::READ),
             ],
         }
     }
@@ -371,6 +404,7 @@ mod tests {
             "user 1000: read, write, notify, atomic",
             "10.1.0.0/16: read, write",
             "fd00::/8: atomic",
+            "group readers: read",
         ];
         assert_eq!(texts, expected);
         assert_eq!(Rights::NONE.to_string(), "nothing");
@@ -388,8 +422,8 @@ mod tests {
             bytes[at] = byte;
             Description::of(&bytes)
         };
-        let second_grant = HEAD_BYTES + 2 * GRANT_BYTES;
-        let wrong = [(0, 17), (0, 3), (1, 65), (1, 4), (second_grant, 7), (second_grant + 1, 33)];
+        let second_grant = HEAD_BYTES + 2 * RECORD_BYTES;
+        let wrong = [(0, 17), (0, 4), (1, 65), (1, 4), (second_grant, 7), (second_grant + 1, 33)];
         for (at, byte) in wrong {
             assert_eq!(changed(at, byte), None, "{byte} at {at}");
         }
@@ -398,26 +432,6 @@ mod tests {
         long.name = vec![0; REGION_NAME_BYTES_MAX + 1];
         many.grants = vec![many.grants[0]; GRANTS_MAX + 1];
         assert_eq!((long.to_bytes(), many.to_bytes()), (None, None));
-    }
-
-    #[test]
-    fn grants_are_to_hosts_of_a_prefix_and_users_of_this_host() {
-        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let is = |to: Grantee, text| to.is(address(text), Some(7));
-        let prefix = |text: &str| Grantee::Prefix(text.parse().expect("a prefix"));
-        assert!(is(Grantee::Anybody, "::1") && is(Grantee::User(7), "10.0.0.1"));
-        assert!(!is(Grantee::User(8), "10.0.0.1"));
-        assert!(!Grantee::User(0).is(address("10.0.0.1"), None));
-        for (to, who, expected) in [
-            ("10.0.0.0/8", "10.255.0.1", true),
-            ("10.0.0.0/8", "11.0.0.0", false),
-            ("10.0.0.1", "10.0.0.1", true),
-            ("10.0.0.1", "10.0.0.0", false),
-            ("fd00::/127", "fd00::1", true),
-            ("::/0", "10.0.0.1", false),
-        ] {
-            assert_eq!(is(prefix(to), who), expected, "{who} in {to}");
-        }
     }
 
     #[test]

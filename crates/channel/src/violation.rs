@@ -44,8 +44,9 @@ pub enum Violation {
     /// More sends are unfinished than a channel may have.
     #[error("more than {} sends are outstanding", crate::OUTSTANDING_SENDS_MAX)]
     TooManySends,
-    /// A region is described in more bytes than a description has, or in words that make no sense.
-    #[error("a region's description of {0} bytes makes no sense")]
+    /// A region, or a group of peers, is described in more bytes than a description has, or in
+    /// words that make no sense.
+    #[error("a description of {0} bytes, of a region or a group, makes no sense")]
     Description(u32),
     /// An operation that there is not, or whose payload does not fit it; the engine finds that out.
     #[error("operation {0} of that payload is none")]

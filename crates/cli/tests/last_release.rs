@@ -53,10 +53,10 @@ fn an_app_of_the_last_release_is_served() {
 fn an_app_of_no_common_version_is_told_what_to_update() {
     let network = Network::start();
     let told = |layout| refusal(&network.server, layout);
-    let (code, message) = told(json!({"min": 9, "max": 10}));
+    let (code, message) = told(json!({"min": 10, "max": 11}));
     assert_eq!(code, Code::Mismatch);
-    assert!(message.contains("understands versions 9 to 10 of the channel"), "{message}");
-    assert!(message.contains("this daemon versions 1 to 8; update the daemon"), "{message}");
+    assert!(message.contains("understands versions 10 to 11 of the channel"), "{message}");
+    assert!(message.contains("this daemon versions 1 to 9; update the daemon"), "{message}");
     let (code, message) = told(json!("0123456789abcdef"));
     assert_eq!(code, Code::Mismatch);
     assert!(message.contains("a layout without a version (0123456789abcdef)"), "{message}");

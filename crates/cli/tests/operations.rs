@@ -3,8 +3,8 @@
 mod support;
 
 use clearway_client::{
-    Channel, ConnectionId, Description, Error, Event, Grant, Grantee, Operation, OperationStatus,
-    Pointer, RegionId, Rights, Sizes,
+    Channel, Code, ConnectionId, Description, Ended, Error, Event, Grant, Grantee, Group,
+    GroupName, Member, Operation, OperationStatus, Pointer, RegionId, Rights, Sizes,
 };
 use rustix::fs::MemfdFlags;
 use support::{Network, PATIENCE, SMALL, clearway};
@@ -237,6 +237,47 @@ fn what_is_not_granted_or_revoked_is_refused_and_says_why() {
     }
 }
 
+/// Who is in a group may read until it is taken from it, also in the middle of that.
+#[test]
+fn who_is_in_a_group_is_said_while_the_region_is_shared() {
+    let network = Network::start();
+    let group = |members: &[Member]| {
+        let name = GroupName::new(b"readers").expect("short");
+        Group { name, members: members.to_vec() }
+    };
+    let everybody = ["0.0.0.0/0", "::/0"].map(|text| Member::Prefix(text.parse().expect("one")));
+    for is_local in [false, true] {
+        let (mut owner, mut asker, connection, _) =
+            share_and_connect(&network, is_local, Rights::NONE);
+        let to = Grantee::Group(group(&[]).name);
+        let grants = vec![Grant { to, rights: Rights::READ }];
+        let description = Description { name: b"readers' own".to_vec(), grants };
+        let all = 0..SHARED_BYTES.into();
+        let region = owner.share(all, &description, Some(PATIENCE)).expect("shared");
+        let read = Operation::Read { region, offset: 0, length: 8 };
+        let long = Operation::Read { region, offset: 0, length: 7 << 20 };
+        for _ in 0..2 {
+            let refused = asker.operate(connection, &read, Some(PATIENCE)).expect_err("nobody is");
+            assert_eq!(refused.code(), Code::Denied);
+            owner.set_group(&group(&everybody), Some(PATIENCE)).expect("said");
+            asker.operate(connection, &read, Some(PATIENCE)).expect("in it");
+            owner.set_group(&group(&[]), Some(PATIENCE)).expect("said");
+        }
+        // What is given while it is in the group is what was there then.
+        owner.set_group(&group(&everybody), Some(PATIENCE)).expect("said");
+        let started = asker.start(connection, &long).expect("room");
+        owner.set_group(&group(&[]), Some(PATIENCE)).expect("said");
+        assert!(owner.shared().write(0, &vec![0xee; SHARED_BYTES as usize]));
+        match asker.wait_operated(started, Some(PATIENCE)) {
+            Ok(over) => assert!(over.bytes().iter().all(|byte| *byte == 0), "{:?}", over.status),
+            Err(error) => panic!("{error}"),
+        }
+        let many = group(&vec![Member::User(1); 257]);
+        let error = owner.set_group(&many, Some(PATIENCE)).expect_err("too many");
+        assert_eq!((error.code(), error.ended()), (Code::TooLarge, Ended::Nothing));
+    }
+}
+
 /// What is shared, with whom, and how often it was used.
 #[test]
 fn regions_are_listed() {
@@ -266,6 +307,18 @@ fn regions_are_listed() {
     let counters = &network.server.status()["engines"][0]["counters"];
     assert_eq!(counters["operations_fetch_add"], 3);
     assert_eq!(counters["operations_refused_not_allowed"], 1);
+    let name = GroupName::new(b"peers").expect("short");
+    let grants = vec![Grant { to: Grantee::Group(name), rights: Rights::READ }];
+    let description = Description { name: b"peers' own".to_vec(), grants };
+    let second = owner.share(0..8, &description, Some(PATIENCE)).expect("shared");
+    let members = vec![Member::Prefix("10.0.0.0/8".parse().expect("a prefix")), Member::User(7)];
+    for told in ["group peers (nobody): read", "group peers (10.0.0.0/8, user 7): read"] {
+        let text = list(&[]);
+        assert!(text.contains(told), "{told} is missing in\n{text}");
+        let group = Group { name, members: members.clone() };
+        owner.set_group(&group, Some(PATIENCE)).expect("said");
+    }
+    owner.unshare(second, Some(PATIENCE)).expect("revoked");
     owner.unshare(region, Some(PATIENCE)).expect("revoked");
     assert_eq!(list(&[]), "no memory is shared\n");
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clearway_channel::{Code, Corrupt, NotShareable, OpenError};
+use clearway_channel::{Code, Corrupt, MEMBERS_MAX, NotShareable, OpenError};
 
 use crate::streams::{URGENCY_MAX, WEIGHT_MAX};
 use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, Unposted, VifId};
@@ -84,6 +84,15 @@ pub enum Error {
     Operation {
         /// Why.
         status: OperationStatus,
+    },
+    /// A group of peers has more members than it may have.
+    #[error(
+        "a group of {members} members, and {MEMBERS_MAX} may be in one; name prefixes instead of \
+         addresses, or make several groups"
+    )]
+    GroupTooLarge {
+        /// Its members.
+        members: usize,
     },
     /// A buffer is not posted.
     #[error("{}", why.text())]
@@ -245,9 +254,10 @@ impl Error {
             Self::Operation { status } => code_of(*status),
             Self::Vector { cause, .. } => cause.code(),
             Self::CallRefused { .. } => Code::CallRefused,
-            Self::TooLarge { .. } | Self::BufferTooSmall { .. } | Self::VectorTooLong { .. } => {
-                Code::TooLarge
-            }
+            Self::TooLarge { .. }
+            | Self::BufferTooSmall { .. }
+            | Self::VectorTooLong { .. }
+            | Self::GroupTooLarge { .. } => Code::TooLarge,
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
             Self::FrameLength { .. }
             | Self::UnknownHost { .. }
@@ -269,7 +279,7 @@ const fn code_of(status: OperationStatus) -> Code {
         Status::NotAllowed | Status::Denied => Code::Denied,
         Status::TooLarge | Status::NoRoom => Code::TooLarge,
         Status::Busy => Code::WouldBlock,
-        Status::TooMany => Code::Limit,
+        Status::TooMany | Status::TooManyGroups => Code::Limit,
         Status::NameTaken => Code::AddressInUse,
         Status::Unknown | Status::Failed => Code::Reset,
         Status::NoConnection => Code::Closed,

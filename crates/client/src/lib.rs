@@ -110,7 +110,8 @@ pub use clearway_channel::{
     MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Sizes, Unposted,
 };
 pub use clearway_channel::{
-    Description, Grant, Grantee, NotShareable, OperationStatus, Pointer, Rights, Shared,
+    BadGroupName, Description, Grant, Grantee, Group, GroupName, Member, NotShareable,
+    OperationStatus, Pointer, Rights, Shared,
 };
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};

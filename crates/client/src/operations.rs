@@ -9,8 +9,8 @@ use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use clearway_channel::{
-    BATCH_MAX, Command, Completion, Description, Extent, Granted, OperationKind, OperationStatus,
-    REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
+    BATCH_MAX, Command, Completion, Description, Extent, Granted, Group, OperationKind,
+    OperationStatus, REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
 };
 
 use crate::{Awaited, Channel, ConnectionId, Error, MemoryId};
@@ -221,7 +221,7 @@ pub(crate) struct Operations {
     /// Those that are over and were not taken.
     over: VecDeque<RawOperated>,
     notified: VecDeque<Notified>,
-    /// Answers to shares and unshares.
+    /// Answers to shares, unshares, and what was said of groups.
     answers: HashMap<u64, (OperationStatus, u64)>,
 }
 
@@ -260,11 +260,8 @@ impl Channel {
     ) -> Result<RegionId, Error> {
         let invalid = Error::Operation { status: OperationStatus::Invalid };
         let bytes = description.to_bytes().ok_or(invalid)?;
-        let extent = self.operation_room(bytes.len() as u32, timeout)?;
-        self.end.transmit_bytes(&extent).copy_from_slice(&bytes);
-        let (offset, length) = (extent.offset(), extent.length());
+        let (token, offset, length) = self.start_described(&bytes, timeout)?;
         let (start, bytes) = (piece.start, piece.end.saturating_sub(piece.start));
-        let token = self.start_operation(Some(extent));
         let memory = memory.as_u64();
         self.submit(&Command::ShareMemory { token, offset, length, memory, start, bytes });
         self.take_shared(token, timeout).map(RegionId)
@@ -276,6 +273,30 @@ impl Channel {
         let token = self.start_operation(None);
         self.submit(&Command::Unshare { token, region: region.0 });
         self.take_shared(token, timeout).map(drop)
+    }
+
+    /// Says who is in a group of peers, to which regions of this channel may be granted
+    /// ([`Grantee::Group`](crate::Grantee::Group)): these, and nobody else. When this returns,
+    /// whoever was in it and is no longer can do nothing more by it. A group of which nothing was
+    /// said has no members.
+    pub fn set_group(&mut self, group: &Group, timeout: Option<Duration>) -> Result<(), Error> {
+        let too_large = Error::GroupTooLarge { members: group.members.len() };
+        let bytes = group.to_bytes().ok_or(too_large)?;
+        let (token, offset, length) = self.start_described(&bytes, timeout)?;
+        self.submit(&Command::SetGroup { token, offset, length });
+        self.take_shared(token, timeout).map(drop)
+    }
+
+    /// Begins something that takes a description along; its token, and where that is.
+    fn start_described(
+        &mut self,
+        description: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(u64, u32, u32), Error> {
+        let extent = self.operation_room(description.len() as u32, timeout)?;
+        self.end.transmit_bytes(&extent).copy_from_slice(description);
+        let (offset, length) = (extent.offset(), extent.length());
+        Ok((self.start_operation(Some(extent)), offset, length))
     }
 
     fn take_shared(&mut self, token: u64, timeout: Option<Duration>) -> Result<u64, Error> {
@@ -462,7 +483,9 @@ impl Channel {
     pub(crate) fn take_shared_answer(&mut self, completion: &Completion) {
         let (token, status, region) = match *completion {
             Completion::Shared { status, token, region } => (token, status, region),
-            Completion::Unshared { status, token } => (token, status, 0),
+            Completion::Unshared { status, token } | Completion::GroupSet { status, token } => {
+                (token, status, 0)
+            }
             _ => return,
         };
         self.end_operation(token);

@@ -413,7 +413,9 @@ impl Channel {
                 let region = RegionId::from_u64(region);
                 Some(Arrival::Notified(Notified { connection, region, offset, length, value }))
             }
-            answer @ (Completion::Shared { .. } | Completion::Unshared { .. }) => {
+            answer @ (Completion::Shared { .. }
+            | Completion::Unshared { .. }
+            | Completion::GroupSet { .. }) => {
                 self.take_shared_answer(&answer);
                 None
             }

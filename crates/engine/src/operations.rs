@@ -10,6 +10,7 @@
 //! |---|---|
 //! | this file | what a channel has of operations, and its regions' coming and going |
 //! | `regions` | what an app shares, and with whom |
+//! | `groups` | who is in the groups that it shares with |
 //! | `exchange` | the operations of one connection, in both directions |
 //! | `execute` | what an operation does to shared memory |
 //! | `copying` | long reads and writes within the engine, a slice in each turn |
@@ -26,13 +27,16 @@ mod copying;
 mod counters;
 mod exchange;
 mod execute;
+mod groups;
 mod regions;
 mod state;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use clearway_channel::{
-    Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Shared, Violation,
+    Code, Completion, DESCRIPTION_BYTES_MAX, Description, Group, NO_BUFFER,
+    OUTSTANDING_OPERATIONS_MAX, OperationStatus, Rights, Shared, Violation,
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
@@ -44,6 +48,7 @@ pub(crate) use ask::Asking;
 use copying::Copying;
 pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
+use groups::Who;
 pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
 pub(crate) use regions::Spot;
@@ -80,6 +85,9 @@ pub(crate) struct Operations {
     /// Regions that it has revoked and that are still being written to: it is told when they are
     /// not.
     unsharing: Vec<Unsharing>,
+    /// The app's names for what it has said of groups and is not told of, since somebody who was in
+    /// one still writes.
+    regrouping: Vec<u64>,
 }
 
 /// A region that is revoked, and of which memory it was.
@@ -103,6 +111,7 @@ impl Operations {
             copying: None,
             to_copy: SlotQueue::default(),
             unsharing: Vec::new(),
+            regrouping: Vec::new(),
         }
     }
 
@@ -260,13 +269,8 @@ impl Messages {
             let status = OperationStatus::NoRegion as u8;
             return channel.tell(Completion::Unshared { status, token });
         };
-        for (slot, key) in channel.readers_of(region) {
-            self.endpoint.abort(key, Reason::Reset, &mut common.channels);
-            if let Some(channel) = common.channels.channel(id) {
-                channel.close(slot, clearway_channel::Code::Reset);
-            }
-        }
-        let is_written = common.channels.end_reads(id, region);
+        self.cut_off(common, id, region..=region);
+        let is_written = common.channels.is_written(id, region);
         let Some(channel) = common.channels.channel(id) else { return };
         if is_written {
             channel.operations.unsharing.push(Unsharing { token, region, memory });
@@ -274,14 +278,64 @@ impl Messages {
             channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
         }
     }
+
+    /// The app says who is in a group. Whoever has no right any more does nothing more, as when a
+    /// region is revoked, and the app is told when nothing is being written any more by them.
+    pub(crate) fn set_group(
+        &mut self,
+        common: &mut Common,
+        id: u32,
+        token: u64,
+        (offset, length): (u32, u32),
+    ) {
+        let Some(channel) = common.channels.channel(id) else { return };
+        let mut bytes = vec![0; length as usize];
+        channel.end.read(offset, &mut bytes);
+        let Some(group) = Group::of(&bytes) else {
+            return common.channels.condemn(id, Violation::Description(length));
+        };
+        if channel.operations.regrouping.len() >= OUTSTANDING_OPERATIONS_MAX as usize {
+            return common.channels.condemn(id, Violation::TooManyOperations);
+        }
+        if let Err(status) = channel.operations.regions.set_group(group) {
+            return channel.tell(Completion::GroupSet { status: status as u8, token });
+        }
+        channel.operations.regrouping.push(token);
+        self.cut_off(common, id, 0..=u64::MAX);
+        common.channels.tell_groups_set(id);
+    }
+
+    /// Whoever reads out of these regions of an app and may do so no longer is given no more: who
+    /// waits for a long answer over a flow loses the connection.
+    fn cut_off(&mut self, common: &mut Common, id: u32, regions: RangeInclusive<u64>) {
+        let Some(channel) = common.channels.channel(id) else { return };
+        for (slot, key) in channel.readers_cut_off(regions) {
+            self.endpoint.abort(key, Reason::Reset, &mut common.channels);
+            if let Some(channel) = common.channels.channel(id) {
+                channel.close(slot, Code::Reset);
+            }
+        }
+        common.channels.end_reads(id);
+    }
 }
 
 impl Channel {
-    /// Connections that an answer is being sent on, out of a region.
-    fn readers_of(&self, region: u64) -> Vec<(u32, StreamKey)> {
-        let readers = self.operations.readers.range((region, 0)..=(region, u32::MAX));
-        let flow = |slot| self.peek_connection(slot)?.bearer.flow();
-        readers.filter_map(|((_, slot), _)| Some((*slot, flow(*slot)?))).collect()
+    /// Who is at the other end of a connection over a flow.
+    fn asker(&self, slot: u32) -> Option<Who> {
+        self.peek_connection(slot).map(|found| (found.peer.ip(), found.peer_user))
+    }
+
+    /// Connections that an answer is being sent on out of one of these regions, which their peers
+    /// may not read, or which is revoked.
+    fn readers_cut_off(&self, regions: RangeInclusive<u64>) -> BTreeMap<u32, StreamKey> {
+        let Operations { readers, regions: shared, .. } = &self.operations;
+        let readers = readers.range((*regions.start(), 0)..=(*regions.end(), u32::MAX));
+        let cut_off = readers.filter_map(|(&(region, slot), _)| {
+            let who = self.asker(slot)?;
+            let key = self.peek_connection(slot)?.bearer.flow()?;
+            shared.find(region, Rights::READ, who).is_err().then_some((slot, key))
+        });
+        cut_off.collect()
     }
 }
 

@@ -25,7 +25,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 17;
+pub const STATE_VERSION: u32 = 18;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,15 +148,20 @@ pub struct ChannelState {
     pub regions: Vec<SlotState<RegionState>>,
     /// Of these it may have so many.
     pub regions_max: u32,
+    /// The groups that it shares with, as it writes them.
+    pub groups: Vec<Vec<u8>>,
     /// It may ask for operations.
     pub may_ask: bool,
-    /// What is being copied for it, the connections that stand in line for that, and what it has
-    /// revoked that is still being written to.
+    /// What is being copied for it, the connections that stand in line for that, what it has
+    /// revoked that is still being written to, and what it has said of groups of which somebody
+    /// who was in one still writes.
     pub copying: Option<CopyingState>,
     /// See `copying`.
     pub to_copy: Vec<u32>,
     /// See `copying`.
     pub unsharing: Vec<(u64, u64, u64)>,
+    /// See `copying`.
+    pub regrouping: Vec<u64>,
     /// Buffers that it has posted, those of each connection in their order.
     pub posts: Vec<PostState>,
 }

@@ -402,6 +402,7 @@ impl App {
             | Completion::Frames { .. } => {}
             of_shares @ (Completion::Shared { .. }
             | Completion::Unshared { .. }
+            | Completion::GroupSet { .. }
             | Completion::Notified { .. }) => {
                 if let Some(operations) = &mut self.operations {
                     operations.take(&mut self.end, scene, &of_shares)?;

@@ -68,6 +68,8 @@ fn stream_command() -> impl Strategy<Value = Command> {
             }
         ),
         any::<bool>().prop_map(|is_told| Command::TellSkipped { is_told }),
+        (any::<u64>(), 0..POOL_BYTES / 2, 0..=GROUP_BYTES_MAX as u32)
+            .prop_map(|(token, offset, length)| Command::SetGroup { token, offset, length }),
         any::<[u64; 5]>().prop_map(|[connection, tag, memory, start, bytes]| Command::Post {
             connection,
             tag,
@@ -219,6 +221,7 @@ fn operation_completion() -> impl Strategy<Value = Completion> {
             region
         }),
         any::<(u8, u64)>().prop_map(|(status, token)| Completion::Unshared { status, token }),
+        any::<(u8, u64)>().prop_map(|(status, token)| Completion::GroupSet { status, token }),
         (any::<(u8, u64, u64, u64, u32)>(), 0..POOL_BYTES / 2, 0..=MESSAGE_BYTES_MAX).prop_map(
             |((status, token, value, extra, buffer), offset, length)| {
                 Completion::Operated { status, token, value, extra, offset, length, buffer }
@@ -322,6 +325,8 @@ fn each_lie_has_its_name() {
     );
     let share = Command::Share { token: 1, offset: 0, length: 457, start: 0, bytes: 8 };
     assert_eq!(round_trip(share), Err(Violation::Description(457)));
+    let group = Command::SetGroup { token: 1, offset: 0, length: 6169 };
+    assert_eq!(round_trip(group), Err(Violation::Description(6169)));
     let largest = send(0, MESSAGE_BYTES_MAX);
     let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
     assert_eq!(Command::decode(largest.encode(&entry), &entry, MESSAGE_BYTES_MAX), Ok(largest));

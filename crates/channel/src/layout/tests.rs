@@ -47,7 +47,7 @@ fn bad_sizes_name_the_field_and_its_range() {
 /// releases do not take one for the other.
 #[test]
 fn the_layout_of_a_version_never_changes() {
-    const RECORDED: [(u32, u64); 8] = [
+    const RECORDED: [(u32, u64); 9] = [
         (1, 0x9644_cc96_68d6_5243),
         (2, 0xf0e4_ff18_e5c6_fc86),
         (3, 0x022d_7df8_f472_7615),
@@ -56,6 +56,7 @@ fn the_layout_of_a_version_never_changes() {
         (6, 0x7f94_1a4a_496c_6003),
         (7, 0x26c6_344e_c01e_d6da),
         (8, 0xeedb_1d6d_7fc8_ff22),
+        (9, 0xc219_8b03_4fbd_a9b8),
     ];
     for (version, hash) in RECORDED {
         assert_eq!(

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::LAYOUT;
 
 /// The layouts that this build knows, by version. The first was known by its hash alone.
-const LAYOUTS: [(u32, u64); 8] = [
+const LAYOUTS: [(u32, u64); 9] = [
     (1, 0x9644_cc96_68d6_5243),
     (2, 0xf0e4_ff18_e5c6_fc86),
     (3, 0x022d_7df8_f472_7615),
@@ -26,7 +26,8 @@ const LAYOUTS: [(u32, u64); 8] = [
     (5, 0x9fba_2dbb_5fb2_8056),
     (6, 0x7f94_1a4a_496c_6003),
     (7, 0x26c6_344e_c01e_d6da),
-    (8, LAYOUT),
+    (8, 0xeedb_1d6d_7fc8_ff22),
+    (9, LAYOUT),
 ];
 
 /// A range of versions of the channel, both ends included.
@@ -41,9 +42,9 @@ pub struct Versions {
 
 impl Versions {
     /// What this build's app library understands.
-    pub const APP: Self = Self { min: 8, max: 8 };
+    pub const APP: Self = Self { min: 9, max: 9 };
     /// What this build's daemon understands.
-    pub const DAEMON: Self = Self { min: 1, max: 8 };
+    pub const DAEMON: Self = Self { min: 1, max: 9 };
 
     /// Whether `version` is one of them.
     #[must_use]

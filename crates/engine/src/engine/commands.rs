@@ -98,6 +98,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::Share { .. }
             | Command::ShareMemory { .. }
             | Command::Unshare { .. }
+            | Command::SetGroup { .. }
             | Command::Ask { .. }
             | Command::AskWith { .. }
             | Command::OpenStream { .. }

@@ -122,6 +122,9 @@ impl Messages {
                 self.share(&mut common.channels, channel, token, description, memory, piece);
             }
             Command::Unshare { token, region } => self.unshare(common, channel, token, region),
+            Command::SetGroup { token, offset, length } => {
+                self.set_group(common, channel, token, (offset, length));
+            }
             Command::Ask { .. } | Command::AskWith { .. } => match Asking::of(command) {
                 Ok(asking) => self.ask(common, now, channel, asking),
                 Err(violation) => common.channels.condemn(channel, violation),

@@ -131,7 +131,7 @@ impl Channel {
         let place = Place {
             regions: &self.operations.regions,
             end: &self.end,
-            asker: self.peek_connection(slot).map(|it| (it.peer.ip(), it.peer_user))?,
+            asker: self.asker(slot)?,
             may_notify: self.may_be_notified(),
         };
         let outcome = place.execute(request, &payload, gathered);

@@ -301,7 +301,7 @@ impl Channels {
         let place = Place {
             regions: &far.operations.regions,
             end: &far.end,
-            asker: (far.peer(owner.connection)?.ip(), Some(near.user)),
+            asker: self.asker_within(asker)?,
             may_notify: far.may_be_notified(),
         };
         Some(place.execute(&asked.request, &payload, gathered))

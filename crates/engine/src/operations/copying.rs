@@ -11,13 +11,14 @@
 //! whatever would end it waits until it is over: its connection's end, the end of either app, and
 //! the news that its region is not shared any more.
 
-use clearway_channel::{Completion, NO_BUFFER, OperationStatus, Shared};
+use clearway_channel::{Completion, NO_BUFFER, OperationStatus, Rights, Shared};
 use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Owner};
 use clearway_wire::clearway::operation::{Kind, Request, Status};
 
 use super::ask::read;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::Outcome;
+use super::groups::Who;
 use super::regions::Spot;
 use super::{Unsharing, operated};
 use crate::channels::{Channel, Channels, Connection, Local, to_channel};
@@ -62,6 +63,17 @@ pub(super) enum Direction {
 impl Copying {
     pub(super) const fn is_write(&self) -> bool {
         matches!(self.direction, Direction::Write(_))
+    }
+
+    /// What its asker may do, or may not go on.
+    fn needs(&self) -> Rights {
+        match self.direction {
+            Direction::Read(_) => Rights::READ,
+            Direction::Write(_) if self.request.kind == Kind::WriteNotify as u8 => {
+                Rights::WRITE | Rights::NOTIFY
+            }
+            Direction::Write(_) => Rights::WRITE,
+        }
     }
 
     /// It is over.
@@ -242,6 +254,7 @@ impl Channels {
             self.settle(owner, &copying.request, &copying.outcome(), copying.length);
             self.end_waiting(asker, copying.told(token));
             self.tell_unshared(owner.channel);
+            self.tell_groups_set(owner.channel);
             self.end_late(asker);
         }
         self.go_on_after_copy(asker);
@@ -291,39 +304,74 @@ impl Channels {
         self.peek(asker.channel).is_some_and(|it| it.copying_of(asker.connection).is_some())
     }
 
-    /// Copies out of, or into, a region: who has asked for them.
-    fn copies_of(&self, owner: u32, region: u64) -> impl Iterator<Item = (Owner, bool)> {
+    /// Who asks, to an app that the same engine serves.
+    pub(super) fn asker_within(&self, asker: Owner) -> Option<Who> {
+        let owner = self.peer_of(asker)?;
+        let seen = self.peek(owner.channel)?.peer(owner.connection)?;
+        Some((seen.ip(), Some(self.peek(asker.channel)?.user)))
+    }
+
+    /// Copies out of, or into, regions of an app, and who has asked for them.
+    fn copies_of(&self, owner: u32) -> impl Iterator<Item = (Owner, Copying)> {
         self.copying.slots().filter_map(move |id| {
-            let copying = self.peek(id)?.operations.copying.as_ref()?;
+            let copying = self.peek(id)?.operations.copying?;
             let asker = Owner { channel: id, connection: copying.slot };
-            let is_it = copying.region == region && self.peer_of(asker)?.channel == owner;
-            is_it.then_some((asker, copying.is_write()))
+            (self.peer_of(asker)?.channel == owner).then_some((asker, copying))
         })
     }
 
-    /// The region is shared no longer: reads are given up. True if it is still being written to.
-    pub(super) fn end_reads(&mut self, owner: u32, region: u64) -> bool {
-        let copies: Vec<(Owner, bool)> = self.copies_of(owner, region).collect();
-        for (asker, _) in copies.iter().filter(|(_, is_write)| !is_write) {
+    /// Those that would not be begun any more, and why not.
+    fn copies_cut_off(&self, owner: u32) -> impl Iterator<Item = (Owner, Copying, Status)> {
+        self.copies_of(owner).filter_map(move |(asker, copying)| {
+            let regions = &self.peek(owner)?.operations.regions;
+            let who = self.asker_within(asker)?;
+            let status = regions.find(copying.region, copying.needs(), who).err()?;
+            Some((asker, copying, status))
+        })
+    }
+
+    /// Reads out of an app's memory that would not be begun any more are given up.
+    pub(super) fn end_reads(&mut self, owner: u32) {
+        let cut_off = self.copies_cut_off(owner).filter(|(_, copying, _)| !copying.is_write());
+        let cut_off: Vec<(Owner, Copying, Status)> = cut_off.collect();
+        for (asker, _, status) in cut_off {
             let Some(channel) = self.channel(asker.channel) else { continue };
             let token = channel.first_token(asker.connection);
             let given_up = channel.give_up_read(asker.connection);
             let Some((copying, token)) = given_up.zip(token) else { continue };
-            self.operation_counters.count(copying.request.kind, Status::NoRegion);
-            self.end_waiting(*asker, operated(token, OperationStatus::NoRegion, 0, 0));
-            self.go_on_after_copy(*asker);
+            self.operation_counters.count(copying.request.kind, status);
+            self.end_waiting(asker, operated(token, OperationStatus::of(status as u8), 0, 0));
+            self.go_on_after_copy(asker);
         }
-        copies.iter().any(|(_, is_write)| *is_write)
+    }
+
+    /// True if something is being written into a region.
+    pub(super) fn is_written(&self, owner: u32, region: u64) -> bool {
+        self.copies_of(owner).any(|(_, copying)| copying.region == region && copying.is_write())
+    }
+
+    /// True if something is being written that would not be begun any more.
+    fn is_written_late(&self, owner: u32) -> bool {
+        self.copies_cut_off(owner).any(|(_, copying, _)| copying.is_write())
+    }
+
+    /// An app is told that its groups are as it has said, unless somebody who was in one writes.
+    pub(super) fn tell_groups_set(&mut self, owner: u32) {
+        if self.is_written_late(owner) {
+            return;
+        }
+        let Some(channel) = self.channel(owner) else { return };
+        for token in core::mem::take(&mut channel.operations.regrouping) {
+            channel.tell(Completion::GroupSet { status: OperationStatus::Done as u8, token });
+        }
     }
 
     /// A write is over: an app is told of regions that nobody writes to any more.
     fn tell_unshared(&mut self, owner: u32) {
         let Some(channel) = self.channel(owner) else { return };
         let unsharing = core::mem::take(&mut channel.operations.unsharing);
-        let is_written =
-            |region| self.copies_of(owner, region).any(|(_, is_write): (Owner, bool)| is_write);
         let (written, over): (Vec<_>, Vec<Unsharing>) =
-            unsharing.into_iter().partition(|unsharing| is_written(unsharing.region));
+            unsharing.into_iter().partition(|it| self.is_written(owner, it.region));
         let Some(channel) = self.channel(owner) else { return };
         channel.operations.unsharing = written;
         for Unsharing { token, .. } in over {
@@ -355,7 +403,6 @@ impl Channels {
         let is_right = is_seen
             && operations.to_copy.slots().all(is_in_line)
             && operations.copying.as_ref().is_none_or(is_asked);
-        let is_written = |region: u64| self.copies_of(id, region).any(|(_, is_write)| is_write);
         let is_late = |slot: u32, local: &Local| {
             self.is_writing(Owner { channel: id, connection: slot }) || self.is_writing(local.peer)
         };
@@ -365,13 +412,23 @@ impl Channels {
         };
         if !is_right {
             Err("a copy that was not asked for, or some stand in line for none")
-        } else if !operations.unsharing.iter().all(|it| is_written(it.region)) {
+        } else if !operations.unsharing.iter().all(|it| self.is_written(id, it.region)) {
             Err("an app is not told that it shares a region no longer")
+        } else if !operations.regrouping.is_empty() && !self.is_written_late(id) {
+            Err("an app is not told that its groups are as it has said")
+        } else if self.is_read_late(id, channel) {
+            Err("somebody is given what they may not read")
         } else if channel.iter_connections().any(waits_for_nothing) {
             Err("a connection that was ended goes on")
         } else {
             Ok(())
         }
+    }
+
+    /// True if something is being read that would not be begun any more.
+    fn is_read_late(&self, id: u32, channel: &Channel) -> bool {
+        self.copies_cut_off(id).any(|(_, copying, _)| !copying.is_write())
+            || !channel.readers_cut_off(0..=u64::MAX).is_empty()
     }
 
     fn is_local(&self, channel: u32, slot: u32) -> bool {

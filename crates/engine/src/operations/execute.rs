@@ -1,14 +1,13 @@
 //! What an operation does to shared memory. What a region holds may change at any time and means
 //! nothing: each word of it is loaded once, and every offset bounded before it is used.
 
-use std::net::IpAddr;
-
 use clearway_channel::{DaemonEnd, Pointer, Rights, Shared};
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, Request, Status,
 };
 
+use super::groups::Who;
 use super::regions::{Region, Regions, Spot};
 
 /// The most that a batch reads in all.
@@ -32,8 +31,8 @@ const _: () = assert!(BATCH_MAX == clearway_channel::BATCH_MAX);
 pub(super) struct Place<'a> {
     pub(super) regions: &'a Regions,
     pub(super) end: &'a DaemonEnd,
-    /// The asker's address, and its user if it is an app of this host.
-    pub(super) asker: (IpAddr, Option<u32>),
+    /// Who asks.
+    pub(super) asker: Who,
     /// The owner has read what it was told.
     pub(super) may_notify: bool,
 }

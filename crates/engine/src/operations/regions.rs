@@ -1,13 +1,13 @@
 //! What an app shares: pieces of its memory, by handles that are never used again, and by names.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use clearway_base::{SlotId, Slots};
-use clearway_channel::{DaemonEnd, Description, OperationStatus, Rights};
+use clearway_channel::{DaemonEnd, Description, Group, OperationStatus, Rights};
 use clearway_wire::clearway::operation::{Kind, Request, Status};
 
 use super::execute::Outcome;
+use super::groups::{Groups, Who};
 use crate::snapshot::RegionSnapshot;
 
 /// Regions of one channel, whatever the policy says.
@@ -47,9 +47,10 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// What who has this address may do with it, and, if it is an app of this host, this user.
-    fn rights(&self, address: IpAddr, user: Option<u32>) -> Rights {
-        let grants = self.description.grants.iter().filter(|grant| grant.to.is(address, user));
+    /// What somebody may do with it.
+    fn rights(&self, groups: &Groups, who: Who) -> Rights {
+        let grants = self.description.grants.iter();
+        let grants = grants.filter(|grant| groups.are_granted(grant.to, who));
         grants.fold(Rights::NONE, |rights, grant| rights | grant.rights)
     }
 
@@ -70,12 +71,15 @@ pub(crate) struct Regions {
     names: BTreeMap<Vec<u8>, SlotId>,
     /// How many are pieces of each memory.
     of_memories: BTreeMap<u64, u32>,
+    /// Whom their grants may be to.
+    groups: Groups,
 }
 
 impl Regions {
     pub(super) fn new(max: u32) -> Self {
         let slots = Slots::new(max.min(REGIONS_MAX));
-        Self { slots, names: BTreeMap::new(), of_memories: BTreeMap::new() }
+        let (names, of_memories, groups) = Default::default();
+        Self { slots, names, of_memories, groups }
     }
 
     /// How many there may be.
@@ -123,6 +127,16 @@ impl Regions {
         Some(start.memory)
     }
 
+    /// The members of a group are these from now on.
+    pub(super) fn set_group(&mut self, group: Group) -> Result<(), OperationStatus> {
+        self.groups.set(group)
+    }
+
+    /// Those that have members.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
+        self.groups.iter()
+    }
+
     /// Whether any region is a piece of this memory.
     pub(super) fn use_memory(&self, memory: u64) -> bool {
         self.of_memories.contains_key(&memory)
@@ -156,7 +170,7 @@ impl Regions {
             memory: start.memory,
             start: start.offset,
             region_bytes: *length,
-            grants: description.grants.iter().map(ToString::to_string).collect(),
+            grants: description.grants.iter().map(|grant| self.groups.tell(grant)).collect(),
             operations_served: *served,
         })
     }
@@ -165,28 +179,19 @@ impl Regions {
         self.slots.get(SlotId::of_bits(handle))
     }
 
-    /// The region of this handle, if who has this address, and user, may do that with it.
-    pub(super) fn find(
-        &self,
-        handle: u64,
-        needed: Rights,
-        (address, user): (IpAddr, Option<u32>),
-    ) -> Result<&Region, Status> {
+    /// The region of this handle, if somebody may do that with it.
+    pub(super) fn find(&self, handle: u64, needed: Rights, who: Who) -> Result<&Region, Status> {
         let region = self.at(handle).ok_or(Status::NoRegion)?;
-        let is_allowed = region.rights(address, user).have(needed);
+        let is_allowed = region.rights(&self.groups, who).have(needed);
         if is_allowed { Ok(region) } else { Err(Status::NotAllowed) }
     }
 
     /// The region of this name, and its handle. One that the asker may do nothing with is not told
     /// from one that is not there.
-    pub(super) fn named(
-        &self,
-        name: &[u8],
-        (address, user): (IpAddr, Option<u32>),
-    ) -> Result<(u64, &Region), Status> {
+    pub(super) fn named(&self, name: &[u8], who: Who) -> Result<(u64, &Region), Status> {
         let id = self.names.get(name).ok_or(Status::NotFound)?;
         let region = self.slots.get(*id).ok_or(Status::NotFound)?;
-        let is_allowed = region.rights(address, user) != Rights::NONE;
+        let is_allowed = region.rights(&self.groups, who) != Rights::NONE;
         if is_allowed { Ok((id.to_bits(), region)) } else { Err(Status::NotFound) }
     }
 
@@ -200,7 +205,8 @@ impl Regions {
         for (_, region) in slots.iter() {
             *of_memories.entry(region.start.memory).or_default() += 1;
         }
-        (names.len() == count).then_some(Self { slots, names, of_memories })
+        let groups = Groups::default();
+        (names.len() == count).then_some(Self { slots, names, of_memories, groups })
     }
 }
 
@@ -221,7 +227,7 @@ mod tests {
         Spot { memory: MEMORY, offset }
     }
 
-    const WHO: (IpAddr, Option<u32>) = (IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), None);
+    const WHO: Who = (std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), None);
 
     #[test]
     fn what_was_revoked_is_never_there_again() {

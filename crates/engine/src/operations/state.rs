@@ -2,7 +2,9 @@
 
 use clearway_base::state::{Invalid, ensure};
 use clearway_base::{SlotState, Slots};
-use clearway_channel::{DaemonEnd, Description, OUTSTANDING_OPERATIONS_MAX, OperationStatus};
+use clearway_channel::{
+    DaemonEnd, Description, Group, OUTSTANDING_OPERATIONS_MAX, OperationStatus,
+};
 use clearway_transport::{Buffer, OPERATION_NAMES, Operation};
 use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
@@ -138,17 +140,29 @@ impl Operations {
         })
     }
 
-    /// Regions of the memory of this channel. What of the connections' operations is to be counted comes
-    /// with [`Operations::count`].
+    /// Its groups, as apps write them.
+    pub(crate) fn save_groups(&self) -> Vec<Vec<u8>> {
+        self.regions.groups().map(|group| group.to_bytes().unwrap_or_default()).collect()
+    }
+
+    /// Regions of the memory of this channel, and its groups. What of the connections' operations
+    /// is to be counted comes with [`Operations::count`].
     pub(crate) fn restore(
         allowance: Allowance,
         saved: Vec<SlotState<RegionState>>,
+        groups: &[Vec<u8>],
         end: &DaemonEnd,
     ) -> Result<Self, Invalid> {
         let most = allowance.regions_max.min(REGIONS_MAX);
         let slots = Slots::restore(most, saved, |saved| restore_region(saved, end))?;
         let regions = Regions::of_slots(slots);
-        let regions = regions.ok_or(Invalid("two regions of one name"))?;
+        let mut regions = regions.ok_or(Invalid("two regions of one name"))?;
+        for group in groups {
+            let group = Group::of(group).ok_or(Invalid("a group of no sense"))?;
+            regions.set_group(group).map_err(|_| Invalid("more groups than there may be"))?;
+        }
+        let is_each = regions.groups().count() == groups.len();
+        ensure(is_each, "two groups of one name, or one without members")?;
         Ok(Self { regions, ..Self::new(allowance) })
     }
 
@@ -167,12 +181,18 @@ impl Operations {
         unsharing.map(|Unsharing { token, region, memory }| (*token, *region, *memory)).collect()
     }
 
+    /// What was said of groups while somebody who was in one was writing.
+    pub(crate) fn regrouping(&self) -> Vec<u64> {
+        self.regrouping.clone()
+    }
+
     /// What was under way. What of it makes sense is seen when all channels are there.
     pub(crate) fn restore_copies(
         &mut self,
         copying: Option<CopyingState>,
         to_copy: Vec<u32>,
         unsharing: Vec<(u64, u64, u64)>,
+        regrouping: Vec<u64>,
         slots: u32,
     ) -> Result<(), Invalid> {
         ensure(
@@ -181,6 +201,9 @@ impl Operations {
         )?;
         self.copying = copying.map(Copying::restore).transpose()?;
         to_copy.into_iter().for_each(|slot| self.to_copy.push(slot, ()));
+        let is_bounded = regrouping.len() <= OUTSTANDING_OPERATIONS_MAX as usize;
+        ensure(is_bounded, "more is said of groups than may be")?;
+        self.regrouping = regrouping;
         let unsharing = unsharing.into_iter();
         self.unsharing =
             unsharing.map(|(token, region, memory)| Unsharing { token, region, memory }).collect();

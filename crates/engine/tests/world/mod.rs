@@ -647,6 +647,7 @@ impl App {
                 }
                 other @ (Completion::Shared { .. }
                 | Completion::Unshared { .. }
+                | Completion::GroupSet { .. }
                 | Completion::Dropped { .. }
                 | Completion::Skipped { .. }
                 | Completion::Unposted { .. }

@@ -1,8 +1,8 @@
 //! An app that shares and one that asks, for tests of one-sided operations.
 
 use clearway_channel::{
-    Command, Completion, Description, Grant, Grantee, OperationKind as Kind,
-    OperationStatus as Status, Pointer, Rights, Sizes,
+    Command, Completion, Description, Extent, Grant, Grantee, Group, GroupName, Member,
+    OperationKind as Kind, OperationStatus as Status, Pointer, Rights, Sizes,
 };
 use clearway_engine::{Allowance, State};
 use clearway_nic::fabric::Faults;
@@ -107,15 +107,36 @@ impl Pair {
         command: impl FnOnce(u32, u32) -> Command,
     ) -> (Status, u64) {
         let description = Description { name: name.into(), grants: grants.to_vec() };
-        let description = description.to_bytes().expect("sound");
-        let extent = self.owner.end.allocate(description.len() as u32).expect("room");
-        self.owner.end.transmit_bytes(&extent).copy_from_slice(&description);
-        let (offset, length) = (extent.offset(), extent.length());
-        self.owner.submit(&command(offset, length));
+        let extent = self.describe(&description.to_bytes().expect("sound"), command);
         let told = self.owner_is_told();
         self.owner.end.free(extent);
         match told {
             Completion::Shared { status, token: 5, region } => (Status::of(status), region),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Submits a command that says where a description is.
+    pub fn describe(&mut self, bytes: &[u8], command: impl FnOnce(u32, u32) -> Command) -> Extent {
+        let extent = self.owner.end.allocate(bytes.len() as u32).expect("room");
+        self.owner.end.transmit_bytes(&extent).copy_from_slice(bytes);
+        let (offset, length) = (extent.offset(), extent.length());
+        self.owner.submit(&command(offset, length));
+        extent
+    }
+
+    /// Says who is in a group, and does not wait for the answer.
+    pub fn begin_to_set_group(&mut self, name: &str, members: &[Member], token: u64) {
+        let name = GroupName::new(name.as_bytes()).expect("short");
+        let group = Group { name, members: members.to_vec() }.to_bytes().expect("sound");
+        // A test is over before its pool is.
+        let _ = self.describe(&group, |offset, length| Command::SetGroup { token, offset, length });
+    }
+
+    pub fn set_group(&mut self, name: &str, members: &[Member]) -> Status {
+        self.begin_to_set_group(name, members, 8);
+        match self.owner_is_told() {
+            Completion::GroupSet { status, token: 8 } => Status::of(status),
             other => panic!("{other:?}"),
         }
     }
@@ -213,6 +234,11 @@ impl Pair {
     pub fn own(&self, offset: u32, bytes: &[u8]) {
         assert!(self.owner.end.shared().write(offset.into(), bytes));
     }
+}
+
+pub fn to_group(name: &str, rights: Rights) -> Grant {
+    let name = GroupName::new(name.as_bytes()).expect("short");
+    Grant { to: Grantee::Group(name), rights }
 }
 
 pub fn to_all(rights: Rights) -> Grant {

@@ -36,10 +36,12 @@ impl Channel {
             messages_received: self.messages_received,
             regions: self.operations.save(),
             regions_max: self.operations.regions.max(),
+            groups: self.operations.save_groups(),
             may_ask: self.operations.may_ask,
             copying: self.operations.save_copying(),
             to_copy: self.operations.to_copy(),
             unsharing: self.operations.unsharing(),
+            regrouping: self.operations.regrouping(),
             posts: self.posts.save(),
         }
     }
@@ -60,7 +62,7 @@ impl Channel {
             regions_max: saved.regions_max,
             may_ask: saved.may_ask,
         };
-        let mut operations = Operations::restore(allowance, saved.regions, &end)?;
+        let mut operations = Operations::restore(allowance, saved.regions, &saved.groups, &end)?;
         for (slot, found) in connections.iter() {
             let Some(exchange) = found.exchange.as_deref() else { continue };
             exchange.check_memory(&end)?;
@@ -70,7 +72,8 @@ impl Channel {
         let is_open = |slot: u32| connections.peek(slot).is_some_and(|it| !it.is_closing());
         ensure(posts.connections().all(is_open), "buffers for a connection that is over")?;
         let slots = connections.places() as u32;
-        operations.restore_copies(saved.copying, saved.to_copy, saved.unsharing, slots)?;
+        let (unsharing, regrouping) = (saved.unsharing, saved.regrouping);
+        operations.restore_copies(saved.copying, saved.to_copy, unsharing, regrouping, slots)?;
         let ports = saved.ports.into_iter().map(|(id, port, only)| ((id, port), only));
         Ok(Self {
             connections,
