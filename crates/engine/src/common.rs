@@ -147,12 +147,28 @@ impl Common {
         &mut self,
         now: Time,
         queue: &mut dyn Queue,
+        fill: impl FnMut(&mut Self, &mut [u8]) -> usize,
+    ) -> Transmit {
+        self.send_segment(now, queue, false, fill)
+    }
+
+    /// The same for a segment of TCP, whose checksum is the queue's business if it `lacks_sum`.
+    #[inline]
+    pub(crate) fn send_segment(
+        &mut self,
+        now: Time,
+        queue: &mut dyn Queue,
+        lacks_sum: bool,
         mut fill: impl FnMut(&mut Self, &mut [u8]) -> usize,
     ) -> Transmit {
-        queue.transmit(&mut |frame| {
+        let mut fill = |frame: &mut [u8]| {
             let length = fill(self, frame);
             if self.is_simple() { length } else { self.leave_host(now, &frame[..length], None) }
-        })
+        };
+        match lacks_sum {
+            true => queue.transmit_unsummed(&mut fill),
+            false => queue.transmit(&mut fill),
+        }
     }
 
     /// True if checksums of TCP can be left to the queue: only it sees the frames.

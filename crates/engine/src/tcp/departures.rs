@@ -32,10 +32,10 @@ impl Tcp {
         let leaves_sums = common.may_leave_sums(queue);
         while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
-            let mut fill = |common: &mut Common, frame: &mut [u8]| {
-                let next = self.next_segment(common, now);
+            let sent = common.send_segment(now, queue, leaves_sums, |common, frame| {
+                let (next, is_joined) = self.next_segment(common, now);
                 was_there = next.is_some();
-                let Some((transmit, is_joined)) = next else { return 0 };
+                let Some(transmit) = next else { return 0 };
                 if is_joined {
                     queued_bytes += (transmit.payload.end - transmit.payload.start) as usize;
                     self.deliver(common, now, &transmit);
@@ -44,11 +44,7 @@ impl Tcp {
                 let length = self.emit(common, now, &transmit, frame, leaves_sums);
                 queued_bytes += length;
                 length
-            };
-            let sent = match leaves_sums {
-                true => queue.transmit_unsummed(&mut |frame| fill(common, frame)),
-                false => common.send(now, queue, fill),
-            };
+            });
             match sent {
                 Sent::Queued => sending.queued += 1,
                 Sent::Nothing if was_there => {} // for this host, or nobody knows the way

@@ -32,7 +32,7 @@ const JOINED_BYTES: u32 = 32 << 10;
 impl Tcp {
     /// The next segment, and whether it is one of a joined connection.
     #[inline]
-    pub(super) fn next_segment(&mut self, common: &Common, now: Time) -> Option<(Transmit, bool)> {
+    pub(super) fn next_segment(&mut self, common: &Common, now: Time) -> (Option<Transmit>, bool) {
         let (paths, interface) = (&self.paths, common.host.own());
         let (version, is_watched) = (common.switch.version(), common.has_onlookers());
         let mut is_joined = false;
@@ -40,7 +40,7 @@ impl Tcp {
             is_joined = !is_watched && paths.is_joined(now, interface, version, key);
             if is_joined { JOINED_BYTES } else { SEGMENT }
         });
-        transmit.map(|transmit| (transmit, is_joined))
+        (transmit, is_joined)
     }
 
     /// The connection that has sent the segment in a frame, if it goes to another of this engine,
