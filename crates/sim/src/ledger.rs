@@ -1,14 +1,17 @@
 //! The books of all messages: what was sent, what has arrived, and how connections end. It is the
-//! oracle: each message arrives at most once, in order, intact, and in time; and nothing ends
-//! without a reason.
+//! oracle: each message arrives at most once, in order unless its receiver has no use for that,
+//! intact, and in time; and nothing ends without a reason.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod direction;
+
+use std::collections::BTreeMap;
 
 use clearway_base::{SECOND, Time};
 use clearway_channel::Code;
 
 use crate::Finding;
 use crate::content::Name;
+use direction::{Direction, Waiting};
 
 /// How long a message may take that nothing stands in the way of.
 pub(crate) const DELIVERY_NS_MAX: u64 = 12 * SECOND;
@@ -46,28 +49,6 @@ impl Trouble {
 pub(crate) struct End {
     pub(crate) host: u32,
     pub(crate) app: u32,
-}
-
-/// A message that has not been received.
-#[derive(Debug)]
-struct Waiting {
-    length: u32,
-    sent: Time,
-    /// Its sender may drop it.
-    is_timed: bool,
-}
-
-/// The messages of one direction.
-#[derive(Debug, Default)]
-struct Direction {
-    /// Messages that have not been received.
-    waiting: VecDeque<Waiting>,
-    /// Those that were, and those that the receiver knows to have been dropped.
-    received: u32,
-    /// Which these are, and which the sender has been told of.
-    skipped: BTreeSet<u32>,
-    dropped: BTreeSet<u32>,
-    progress: Time,
 }
 
 /// How far an end has come.
@@ -129,6 +110,12 @@ clearway_base::tally! {
         messages_received,
         /// Bytes of these.
         bytes_received,
+        /// Messages that have come before others that were sent before.
+        messages_overtaking,
+        /// Priorities that were given to connections and streams.
+        priorities_set,
+        /// Flows behind a turn, in which somebody had to let the more urgent go first.
+        flows_in_order,
         /// Buffers that were posted, right and wrong ones.
         buffers_posted,
         /// Of these, those that messages came into.
@@ -252,10 +239,7 @@ impl Ledger {
 
     /// The next message that `side` sends has this name.
     pub(crate) fn name(&self, number: u64, side: usize) -> Name {
-        let sequence = self.pairs.get(&number).map_or(0, |pair| {
-            let direction = &pair.directions[side];
-            direction.received.wrapping_add(direction.waiting.len() as u32)
-        });
+        let sequence = self.pairs.get(&number).map_or(0, |pair| pair.directions[side].sent());
         Name { connection: number, direction: side, sequence }
     }
 
@@ -270,8 +254,7 @@ impl Ledger {
     ) {
         self.counts.messages_sent += 1;
         if let Some(pair) = self.pairs.get_mut(&number) {
-            let waiting = Waiting { length, sent: now, is_timed };
-            pair.directions[side].waiting.push_back(waiting);
+            pair.directions[side].send(now, length, is_timed);
         }
     }
 
@@ -288,11 +271,16 @@ impl Ledger {
             return Ok(None);
         }
         let direction = &mut pair.directions[1 - side];
-        let name = Name { connection: number, direction: 1 - side, sequence: direction.received };
-        let Some(Waiting { length, sent, .. }) = direction.waiting.pop_front() else {
-            return Err(Finding::new(format!("{name:?}: a message that was never sent")));
+        let name = |sequence| Name { connection: number, direction: 1 - side, sequence };
+        let Some((waiting, overtakes)) = direction.receive(now, name, bytes) else {
+            let found = bytes.len();
+            let text = format!("connection {number}: {found} bytes come that are not under way");
+            return Err(Finding::new(text));
         };
-        if direction.dropped.contains(&name.sequence) {
+        self.counts.messages_overtaking += u64::from(overtakes);
+        let Waiting { sequence, length, sent, .. } = waiting;
+        let name = name(sequence);
+        if direction.was_dropped(sequence) {
             return Err(Finding::new(format!("{name:?}: a message that was dropped has come")));
         }
         if bytes.len() as u32 != length || !name.is(bytes) {
@@ -300,8 +288,6 @@ impl Ledger {
             let text = format!("{name:?}: {length} bytes were sent; {found} came, or others");
             return Err(Finding::new(text));
         }
-        direction.received = direction.received.wrapping_add(1);
-        direction.progress = now;
         self.counts.messages_received += 1;
         self.counts.bytes_received += u64::from(length);
         self.counts.message_ns_max = self.counts.message_ns_max.max(now.since(sent));
@@ -313,17 +299,27 @@ impl Ledger {
         let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.is_tainted) else {
             return Ok(());
         };
-        let direction = &mut pair.directions[1 - side];
-        let sequence = direction.received;
-        if !direction.waiting.pop_front().is_some_and(|waiting| waiting.is_timed) {
-            let text = format!("connection {number}: message {sequence} may not be dropped");
+        if !pair.directions[1 - side].skip(now) {
+            let text = format!("connection {number}: what is next may not be dropped");
             return Err(Finding::new(text));
         }
-        direction.skipped.insert(sequence);
-        direction.received = sequence.wrapping_add(1);
-        direction.progress = now;
         self.counts.messages_dropped += 1;
         Ok(())
+    }
+
+    /// `side` has given what it sends a priority.
+    pub(crate) fn give_priority(&mut self, number: u64, side: usize) {
+        self.counts.priorities_set += 1;
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.directions[side].has_priority = true;
+        }
+    }
+
+    /// `side` takes messages as they come from now on.
+    pub(crate) fn give_up_order(&mut self, number: u64, side: usize) {
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.directions[1 - side].give_up_order();
+        }
     }
 
     /// `side` has heard that this message of its own was dropped.
@@ -331,9 +327,7 @@ impl Ledger {
         let Some(pair) = self.pairs.get_mut(&number).filter(|pair| !pair.is_tainted) else {
             return Ok(());
         };
-        let direction = &mut pair.directions[side];
-        let has_come = send < direction.received && !direction.skipped.contains(&send);
-        if has_come || !direction.dropped.insert(send) {
+        if !pair.directions[side].drop(send) {
             let text = format!("connection {number}: message {send} has come, and was dropped");
             return Err(Finding::new(text));
         }
@@ -407,7 +401,7 @@ impl Ledger {
         let Some(pair) = self.pairs.get_mut(&number) else { return Ok(()) };
         let (own, other) = (pair.stages[side], pair.stages[1 - side]);
         pair.stages[side] = Stage::Ended;
-        let missing = pair.directions[1 - side].waiting.len();
+        let missing = pair.directions[1 - side].missing();
         let is_tainted = pair.is_tainted;
         let is_broken = pair.is_broken || was_taken_along;
         let mut hosts: Vec<u32> = pair.ends.iter().flatten().map(|end| end.host).collect();
@@ -455,7 +449,7 @@ impl Ledger {
         let Some(pair) = self.pairs.get(&number) else { return };
         let [client, server] = pair.stages;
         if is_over(client) && (is_over(server) || pair.ends[1].is_none()) {
-            let left: usize = pair.directions.iter().map(|direction| direction.waiting.len()).sum();
+            let left: usize = pair.directions.iter().map(Direction::waiting).sum();
             self.counts.messages_abandoned += left as u64;
             self.pairs.remove(&number);
         }
@@ -488,19 +482,18 @@ impl Ledger {
                 continue;
             }
             for (side, direction) in pair.directions.iter().enumerate() {
-                let Some(Waiting { length, sent, .. }) = direction.waiting.front() else {
-                    continue;
-                };
+                let Some(Waiting { length, sent, .. }) = direction.first_due() else { continue };
                 let since = direction.progress.max(*sent).max(calm);
                 let wants = matches!(pair.stages[1 - side], Stage::Open | Stage::None);
-                if wants && now.since(since) > DELIVERY_NS_MAX {
+                let is_late = |since: Time| now.since(since) > DELIVERY_NS_MAX;
+                if wants && is_late(since) && is_late(self.progress_before(pair, side)) {
                     let text = format!(
                         "connection {number}, direction {side}: a message of {length} bytes waits \
                          for {} s ({:?}, {:?}), with {} behind it",
                         now.since(since) / SECOND,
                         pair.ends,
                         pair.stages,
-                        direction.waiting.len() - 1
+                        direction.waiting() - 1
                     );
                     let hosts = pair.ends.iter().flatten().map(|end| end.host);
                     return Err(Finding { what: text, hosts: hosts.collect() });
@@ -508,6 +501,16 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// When something has come the same way that may go first: by a connection with a priority
+    /// between the same hosts.
+    fn progress_before(&self, pair: &Pair, side: usize) -> Time {
+        let hosts = |pair: &Pair| (pair.ends[0].map(|end| end.host), pair.server);
+        let others = self.pairs.values().filter(|other| hosts(other) == hosts(pair));
+        let others = others.map(|other| &other.directions[side]);
+        let others = others.filter(|direction| direction.has_priority);
+        others.map(|direction| direction.progress).max().unwrap_or_default()
     }
 
     /// No attempt takes for ever.
@@ -543,7 +546,7 @@ impl Ledger {
                     pair.ends,
                     pair.stages,
                     pair.is_broken,
-                    pair.directions.each_ref().map(|direction| direction.waiting.len())
+                    pair.directions.each_ref().map(Direction::waiting)
                 )
             })
             .collect::<Vec<_>>()

@@ -238,6 +238,8 @@ impl World {
     }
 
     fn turn(&mut self, host: u32, engine: u32) -> Result<(), Finding> {
+        let is_looked_at = self.steps.is_multiple_of(TURNS_PER_LOOK);
+        let before = if is_looked_at { self.books(host, engine) } else { Vec::new() };
         let place = &mut self.hosts[host as usize];
         let turned = place.turn_if_due(engine, self.now, &mut self.agenda);
         let Some(turned) = turned else { return Ok(()) };
@@ -247,8 +249,8 @@ impl World {
         for event in turned.events {
             self.handle_event(host, engine, event)?;
         }
-        if self.steps.is_multiple_of(TURNS_PER_LOOK) {
-            self.look_at_books(host, engine)?;
+        if is_looked_at {
+            self.look_at_books(host, engine, &before)?;
         }
         if turned.turn.told_apps {
             self.wake_apps(host, engine);

@@ -113,7 +113,8 @@ impl App {
         }
     }
 
-    /// Operations, known or not, on regions that nobody has; shares of what is not the app's.
+    /// Operations, known or not, on regions that nobody has; shares of what is not the app's, and
+    /// groups of no sense.
     fn nonsense_asked(&mut self) -> Command {
         let random = &mut self.random;
         let any_connection = self.talks.keys().next().copied().unwrap_or(random.next_u64());
@@ -122,7 +123,8 @@ impl App {
         let (connection, place, operand) = (any_connection, random.next_u64(), random.next_u64());
         match random.below(5) {
             0 => Command::Share { token, offset, length: length >> 8, start: 8, bytes: offset },
-            1 => Command::Unshare { token, region },
+            1 if token % 2 == 0 => Command::Unshare { token, region },
+            1 => Command::SetGroup { token, offset, length: length >> 6 },
             2 => {
                 let kind = random.next_u32() as u8;
                 let (kind, place) = (kind % 12, place >> random.below(64));

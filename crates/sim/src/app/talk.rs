@@ -16,6 +16,9 @@ const SENDS_MAX: u32 = 8;
 /// How long a connection without anything to say stays open.
 const SILENCE_NS_MAX: u64 = 15 * SECOND;
 
+/// A connection with a priority has another one behind so many messages.
+const MESSAGES_PER_PRIORITY: u32 = 16;
+
 /// The longest that a message may wait, of those that may not wait for ever: some round trips.
 const WITHIN_US_MAX: u64 = 500;
 
@@ -54,6 +57,10 @@ struct Manner {
     aborts: bool,
     /// Messages one way have deadlines.
     is_timed: bool,
+    /// Both ends take messages as they come, if nothing depends on the order.
+    is_unordered: bool,
+    /// Both ends give what they send a priority, and another one now and then.
+    has_priority: bool,
 }
 
 impl Manner {
@@ -66,7 +73,9 @@ impl Manner {
         let window = 1 << random.below(5);
         let aborts = random.chance(1, 12);
         let is_one_way = matches!(pattern, Pattern::Upload | Pattern::Download);
-        Self { pattern, messages, window, aborts, is_timed: is_one_way && random.chance(1, 3) }
+        let is_timed = is_one_way && random.chance(1, 3);
+        let (is_unordered, has_priority) = (random.chance(1, 3), random.chance(1, 2));
+        Self { pattern, messages, window, aborts, is_timed, is_unordered, has_priority }
     }
 
     /// In how many microseconds a message is to leave, if it has a deadline. The first of a client
@@ -97,6 +106,10 @@ pub(super) struct Talk {
     pub(super) is_closing: bool,
     /// The connection of which it is a stream.
     parent: Option<u64>,
+    /// It has said that it takes messages as they come.
+    has_given_up_order: bool,
+    /// Messages that it had sent when it gave them a priority last.
+    ranked_at: Option<u32>,
 }
 
 impl Talk {
@@ -113,6 +126,8 @@ impl Talk {
             is_large,
             is_closing: false,
             parent: None,
+            has_given_up_order: false,
+            ranked_at: None,
         }
     }
 
@@ -143,6 +158,26 @@ impl Talk {
     /// Its number, as long as operations may be asked for on it.
     pub(super) fn open_number(&self) -> Option<u64> {
         self.number.filter(|_| !self.is_closing && self.parent.is_none())
+    }
+
+    /// Messages of it come in whatever order: nothing that is asked for goes among them.
+    fn is_unordered(&self, scene: &Scene<'_>) -> bool {
+        let is_free = self.parent.is_some() || !scene.operations.is_on;
+        is_free && self.manner.is_some_and(|manner| manner.is_unordered)
+    }
+
+    /// It is to have a priority, or another one: at first, and now and then.
+    fn wants_priority(&self) -> bool {
+        let is_due = self.ranked_at.is_none_or(|at| self.sent >= at + MESSAGES_PER_PRIORITY);
+        is_due && self.manner.is_some_and(|manner| manner.has_priority)
+    }
+
+    /// The next one, of those that there are.
+    fn priority(&self, connection: u64) -> Command {
+        let number = self.number.unwrap_or(connection);
+        let mut random = Random::new(!number ^ u64::from(self.sent) << 32 ^ self.side as u64);
+        let (urgency, weight) = (random.below(8) as u8, 1 + random.below(256) as u16);
+        Command::SetPriority { connection, urgency, weight }
     }
 
     /// True if a message is due, but for pauses.
@@ -192,6 +227,7 @@ impl App {
 
     fn talk_on(&mut self, scene: &mut Scene<'_>, connection: u64) {
         let Some(mut talk) = self.talks.remove(&connection) else { return };
+        self.set_up(scene, connection, &mut talk);
         let is_over = talk.is_closing || (scene.is_ending && talk.side == 0);
         let mut budget = if is_over { 0 } else { SENDS_MAX };
         while budget > 0 && scene.now >= talk.pause_until && talk.wants_to_send() {
@@ -209,6 +245,22 @@ impl App {
             self.close(scene, connection, &mut talk);
         }
         self.talks.insert(connection, talk);
+    }
+
+    /// Says how a connection sends and receives, once it knows.
+    fn set_up(&mut self, scene: &mut Scene<'_>, connection: u64, talk: &mut Talk) {
+        let Some(number) = talk.number.filter(|_| !talk.is_closing && !self.is_hostile) else {
+            return;
+        };
+        if talk.is_unordered(scene) && !talk.has_given_up_order && self.end.has_room() {
+            talk.has_given_up_order = self.submit(&Command::SetUnordered { connection });
+            scene.ledger.give_up_order(number, talk.side);
+        }
+        if talk.wants_priority() && self.end.has_room() {
+            self.submit(&talk.priority(connection));
+            talk.ranked_at = Some(talk.sent);
+            scene.ledger.give_priority(number, talk.side);
+        }
     }
 
     /// Nothing is to be said any more on a connection, but there is something to be asked.
@@ -248,7 +300,10 @@ impl App {
         let is_large = self.character.is_large && talk.is_large;
         let bytes_max = if is_large { self.character.message_bytes_max() } else { 32 << 10 };
         let mut length = length(&mut self.random, bytes_max);
-        if talk.side == 0 && talk.sent == 0 {
+        let is_hello = talk.side == 0 && talk.sent == 0;
+        // Which message it is has to be seen where others may be dropped and the order is no help.
+        let is_timed = talk.manner.is_some_and(|manner| manner.is_timed);
+        if is_hello || (is_timed && talk.is_unordered(scene)) {
             length = length.max(HELLO_BYTES);
         }
         let Some(extent) = self.end.allocate(length) else { return false };

@@ -138,10 +138,10 @@ fn found(entry: &Entry, text: &str) -> Result<(), Finding> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn books(local_id: u64, peer_id: u64) -> FlowBooks {
+    pub(crate) fn books(local_id: u64, peer_id: u64) -> FlowBooks {
         FlowBooks {
             owner: clearway_engine::Owner { channel: 0, connection: 0 },
             local_id,
@@ -150,6 +150,8 @@ mod tests {
             is_open: true,
             congestion_window_bytes: 10_000,
             in_flight_bytes: 0,
+            priority: Default::default(),
+            has_data: true,
             submitted: 1000,
             sent: 800,
             acknowledged: 600,

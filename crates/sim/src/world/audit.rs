@@ -3,14 +3,31 @@
 use std::collections::BTreeMap;
 
 use super::{CHECK_NS, World};
+use clearway_engine::FlowBooks;
+
 use crate::Finding;
 use crate::checks::credit::{AppSide, Entry, alone};
+use crate::checks::turns;
 
 impl World {
-    /// What one engine says of its flows, by itself.
-    pub(super) fn look_at_books(&self, host: u32, engine: u32) -> Result<(), Finding> {
-        let runner = &self.hosts[host as usize].runners[engine as usize];
-        runner.engine.flow_books().try_for_each(|(_, books)| alone(host, &books))
+    /// What one engine says of its flows; nothing while its host is down.
+    pub(super) fn books(&self, host: u32, engine: u32) -> Vec<FlowBooks> {
+        let runner = self.hosts[host as usize].runners.get(engine as usize);
+        let books = runner.into_iter().flat_map(|runner| runner.engine.flow_books());
+        books.map(|(_, books)| books).collect()
+    }
+
+    /// The same behind a turn, by itself, and against what it was `before` that.
+    pub(super) fn look_at_books(
+        &mut self,
+        host: u32,
+        engine: u32,
+        before: &[FlowBooks],
+    ) -> Result<(), Finding> {
+        let books = self.books(host, engine);
+        books.iter().try_for_each(|books| alone(host, books))?;
+        self.ledger.counts.flows_in_order += turns::in_order(host, before, &books)?;
+        Ok(())
     }
 
     /// What all engines say, against each other and against their apps.

@@ -2,7 +2,7 @@
 //! that none is lost or made. Not for `status`: the ids are a secret that strangers would have to
 //! guess.
 
-use super::{Flow, State};
+use super::{Flow, Priority, State};
 use crate::app::Owner;
 use crate::stream::Stream;
 
@@ -25,6 +25,10 @@ pub struct FlowBooks {
     pub congestion_window_bytes: u64,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+    /// What it may send beside the others of its flow.
+    pub priority: Priority,
+    /// It has something to send that the peer has credit for.
+    pub has_data: bool,
     /// Positions of the messages that the app has sent so far.
     pub submitted: u64,
     /// Of these, positions that have been in a packet.
@@ -49,12 +53,14 @@ impl Flow {
     /// Those of its own connection, and of each stream.
     pub(crate) fn books(&self) -> impl Iterator<Item = FlowBooks> + '_ {
         let others = self.streams.iter().flat_map(|all| all.iter());
-        let others = others.map(|view| self.books_of(view.id, view.stream, view.is_open));
-        let main = (!self.is_shared).then(|| self.books_of(0, &self.main, true));
+        let others =
+            others.map(|view| self.books_of(view.id, view.stream, view.is_open, view.priority));
+        let own = self.streams.as_ref().map_or(Priority::default(), |all| all.own_priority());
+        let main = (!self.is_shared).then(|| self.books_of(0, &self.main, true, own));
         main.into_iter().chain(others)
     }
 
-    fn books_of(&self, id: u32, stream: &Stream, is_open: bool) -> FlowBooks {
+    fn books_of(&self, id: u32, stream: &Stream, is_open: bool, priority: Priority) -> FlowBooks {
         let (outgoing, incoming) = (stream.outgoing.books(), stream.incoming.books());
         FlowBooks {
             owner: stream.owner,
@@ -64,6 +70,8 @@ impl Flow {
             is_open: matches!(self.state, State::Open) && stream.peer_close.is_none() && is_open,
             congestion_window_bytes: self.window_bytes,
             in_flight_bytes: self.recovery.in_flight_bytes(),
+            priority,
+            has_data: stream.outgoing.has_data(),
             submitted: outgoing.end,
             sent: outgoing.next,
             acknowledged: outgoing.acknowledged,

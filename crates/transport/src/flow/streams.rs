@@ -538,7 +538,13 @@ impl Streams {
             is_open: side.stage == Stage::Open,
             is_connecting: side.awaits,
             was_accepted: !self.is_own(*id),
+            priority: side.place.priority,
         })
+    }
+
+    /// That of the flow's own connection.
+    pub(super) const fn own_priority(&self) -> Priority {
+        self.own.priority
     }
 
     pub(super) fn save(&self) -> StreamsState {
@@ -620,6 +626,7 @@ pub(super) struct View<'a> {
     pub(super) is_connecting: bool,
     /// The peer has opened it.
     pub(super) was_accepted: bool,
+    pub(super) priority: Priority,
 }
 
 #[cfg(test)]
