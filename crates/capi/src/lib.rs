@@ -20,6 +20,7 @@ mod message;
 mod operation;
 mod pointer;
 mod posts;
+mod region;
 mod streams;
 mod tcp;
 mod vif;
@@ -48,16 +49,18 @@ pub use message::{
     clearway_send_buffer, clearway_send_within, clearway_tell_skipped, clearway_writable,
 };
 pub use operation::{
-    clearway_add_memory, clearway_batch_list, clearway_batch_read, clearway_grant,
-    clearway_grantee, clearway_member, clearway_memory_again, clearway_next_notified,
-    clearway_next_operated, clearway_notified, clearway_operate, clearway_operated,
-    clearway_operated_release, clearway_operation, clearway_operation_kind,
-    clearway_region_options, clearway_remove_memory, clearway_right, clearway_set_group,
-    clearway_share, clearway_shared_memory, clearway_start_operation, clearway_start_vector,
-    clearway_status_text, clearway_unshare, clearway_vector_entry,
+    clearway_batch_list, clearway_batch_read, clearway_next_notified, clearway_next_operated,
+    clearway_notified, clearway_operate, clearway_operated, clearway_operated_release,
+    clearway_operation, clearway_operation_kind, clearway_start_operation, clearway_start_vector,
+    clearway_status_text, clearway_vector_entry,
 };
 pub use posts::{
     clearway_next_posted, clearway_post, clearway_posted, clearway_unpost, clearway_unposted_text,
+};
+pub use region::{
+    clearway_add_memory, clearway_grant, clearway_grantee, clearway_member, clearway_memory_again,
+    clearway_region_options, clearway_remove_memory, clearway_right, clearway_set_group,
+    clearway_share, clearway_shared_memory, clearway_unshare,
 };
 pub use streams::{
     clearway_accept_stream, clearway_open_stream, clearway_set_priority, clearway_set_unordered,

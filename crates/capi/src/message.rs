@@ -251,7 +251,7 @@ pub unsafe extern "C" fn clearway_commit(
         // SAFETY: the caller's promise.
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
-        let buffer = unsafe { filled(writable, length, held) }?;
+        let buffer = filled(unsafe { writable.as_mut() }, length, held)?;
         channel.send_zero_copy(ConnectionId::from_u64(connection), buffer)
     })
 }
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn clearway_commit_within(
         // SAFETY: the caller's promise.
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
-        let buffer = unsafe { filled(writable, length, held) }?;
+        let buffer = filled(unsafe { writable.as_mut() }, length, held)?;
         let connection = ConnectionId::from_u64(connection);
         let within = Duration::from_nanos(within_ns);
         let sent = channel.send_zero_copy_within(connection, buffer, within)?;
@@ -314,16 +314,11 @@ pub unsafe extern "C" fn clearway_flush(channel: *mut clearway_channel) -> c_int
 }
 
 /// The first `length` bytes of a buffer, which is taken.
-///
-/// # Safety
-/// `writable` is NULL or valid.
-unsafe fn filled(
-    writable: *mut clearway_writable,
+pub(crate) fn filled(
+    writable: Option<&mut clearway_writable>,
     length: usize,
     held: &mut Held,
 ) -> Result<SendBuffer, Error> {
-    // SAFETY: the caller's promise.
-    let writable = unsafe { writable.as_mut() };
     let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
     if length > writable.length {
         return Err(pointer::invalid("length is larger than the buffer"));

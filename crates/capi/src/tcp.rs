@@ -11,8 +11,7 @@ use clearway_client::{
 use crate::attach::clearway_channel;
 use crate::connect::{clearway_address, found_peers, peers};
 use crate::failure::{call, call_int};
-use crate::held::Value;
-use crate::message::{clearway_message, clearway_writable};
+use crate::message::{clearway_message, clearway_writable, filled};
 use crate::pointer;
 
 /// What can be done with a TCP connection; bits.
@@ -368,19 +367,14 @@ pub unsafe extern "C" fn clearway_tcp_send_buf(
         // SAFETY: the caller's promise.
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
-        let writable = unsafe { writable.as_mut() };
-        let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
-        if length > writable.length {
-            return Err(pointer::invalid("length is larger than the buffer"));
-        }
-        let Some(Value::Buffer(mut buffer)) = held.take(&writable.take()) else {
-            return Err(pointer::invalid("writable is empty, or of another channel"));
-        };
-        buffer.truncate(length);
+        let mut writable = unsafe { writable.as_mut() };
+        let buffer = filled(writable.as_deref_mut(), length, held)?;
         let (connection, timeout) = (TcpId::from_u64(connection), pointer::timeout(timeout_ns));
         let sent = channel.tcp_send_buffer(connection, buffer, has_more != 0, timeout);
         sent.map_err(|(buffer, error)| {
-            *writable = clearway_writable::holding(buffer, held);
+            if let Some(writable) = writable {
+                *writable = clearway_writable::holding(buffer, held);
+            }
             error
         })
     })

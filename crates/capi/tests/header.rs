@@ -11,7 +11,7 @@ use std::path::Path;
 use cbindgen::Style;
 use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal, OperationStatus, Unposted};
 
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "attach",
     "connect",
     "streams",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 11] = [
     "posts",
     "tcp",
     "vif",
+    "region",
     "operation",
     "event",
     "calls",
