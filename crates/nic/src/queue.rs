@@ -4,6 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use clearway_wire::{MacAddress, ethernet, vlan};
 
+use crate::segments::fill_checksum;
+
 /// Ethernet header and one VLAN tag, which an MTU does not count.
 pub const HEADER_BYTES_MAX: usize = ethernet::HEADER_LENGTH + vlan::TAG_LENGTH;
 
@@ -23,7 +25,7 @@ pub const BURST_FRAMES: usize = 32;
 pub struct Capabilities {
     /// Largest frame in bytes, Ethernet header included, frame check sequence not.
     pub frame_bytes_max: usize,
-    /// [`Queue::transmit_unsummed`] fills in checksums of TCP where they are needed.
+    /// [`Queue::transmit_unsummed`] saves work: not all checksums of TCP have to be filled in.
     pub transmit_checksum: bool,
     /// Frames with a wrong IPv4, UDP or TCP checksum do not reach the engine.
     pub receive_checksum: bool,
@@ -155,12 +157,15 @@ pub trait Queue: Send {
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit;
 
-    /// The same for a segment of TCP whose checksum nobody has filled in: the driver does, or the
-    /// kernel, where it cuts a super-frame into segments, if it ever does. Only for a queue whose
-    /// [`Capabilities::transmit_checksum`] says so. A queue around another passes it on.
+    /// The same for a segment of TCP whose checksum nobody has filled in: the queue does, or the
+    /// kernel, where it cuts a super-frame into segments, if it ever does. A queue around another
+    /// passes it on.
     fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        debug_assert!(false, "a queue that fills in no checksums");
-        self.transmit(fill)
+        self.transmit(&mut |frame| {
+            let length = fill(frame);
+            fill_checksum(&mut frame[..length]);
+            length
+        })
     }
 
     /// Gives a frame at once to the kernel that shares the NIC, as if it had come by the wire, and

@@ -26,9 +26,7 @@ impl Roomy {
 
 impl Queue for Roomy {
     fn capabilities(&self) -> Capabilities {
-        let capabilities = self.queue.capabilities();
-        let frame_bytes_max = self.frame.len();
-        Capabilities { frame_bytes_max, transmit_checksum: false, ..capabilities }
+        Capabilities { frame_bytes_max: self.frame.len(), ..self.queue.capabilities() }
     }
 
     fn info(&self) -> Info {

@@ -1,7 +1,9 @@
 use clearway_base::{MICROSECOND, Time};
+use clearway_wire::checksum::pseudo_header_v4;
+use clearway_wire::protocol;
 
 use super::*;
-use crate::{Queue as _, Transmit};
+use crate::{Queue as _, Transmit, test_frames};
 
 fn send(queue: &mut Queue, frame: &[u8]) {
     let mut fill = |buffer: &mut [u8]| {
@@ -44,6 +46,26 @@ fn a_perfect_wire_changes_nothing() {
     let (arrived, counts) = run(1, Faults::default(), 1000);
     assert_eq!(arrived, (0..1000).map(numbered).collect::<Vec<_>>());
     assert_eq!(counts, FaultCounts::default());
+}
+
+#[test]
+fn a_checksum_that_is_left_to_the_queue_is_filled_in() {
+    let (mut a, mut b, _) = pair(Options::new(1), [Faults::default(); 2]);
+    let segment = [&[0; 12][..], &[0x50, 0x10, 0, 0, 0x12, 0x34, 0, 0], b"payload"].concat();
+    let length = (20 + segment.len()) as u8;
+    let ip = [0x45, 0, 0, length, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let frame = test_frames::ethernet(&[], 0x0800, &[&ip[..], &segment].concat());
+    let mut fill = |buffer: &mut [u8]| {
+        buffer[..frame.len()].copy_from_slice(&frame);
+        frame.len()
+    };
+    assert_eq!(a.transmit_unsummed(&mut fill), Transmit::Queued);
+    a.flush();
+    let [arrived] = <[_; 1]>::try_from(received(&mut b)).expect("one frame");
+    let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let pseudo = pseudo_header_v4(from, to, protocol::TCP, segment.len() as u16);
+    assert!(pseudo.with(&arrived[34..]).is_right() && !pseudo.with(&segment).is_right());
+    assert_eq!((&arrived[..50], &arrived[52..]), (&frame[..50], &frame[52..]));
 }
 
 #[test]
