@@ -96,6 +96,8 @@ const OFFERS_APART_NS: u64 = 250 * MICROSECOND;
 /// So many more offers were taken than not. With the time between offers that count, it is as long
 /// as a tick of the kernel's scheduler at least, which spreads threads over idle cores by itself.
 const CROWDED_SCORE: u8 = 16;
+/// After so long without an offer that counts, what is known of the core is of another time.
+const OFFERS_FORGOTTEN_NS: u64 = 16 * OFFERS_APART_NS;
 /// What an offer that nobody took is worth, where one that somebody took is worth 1.
 const UNWANTED_SCORE: u8 = 2;
 
@@ -126,6 +128,9 @@ impl Crowding {
     pub fn offered(&mut self, now: Time, took_ns: u64) -> bool {
         if !self.is_due(now) {
             return false;
+        }
+        if now.since(self.counted_at) >= OFFERS_FORGOTTEN_NS {
+            self.score = 0;
         }
         self.counted_at = now;
         self.score = if took_ns >= TAKEN_NS_MIN {
@@ -237,6 +242,8 @@ mod tests {
         assert_eq!(offers(&[5_000, 5_000, 300].repeat(100), 250_000), 0, "two of three times");
         assert_eq!(offers(&[5_000, 5_000, 5_000, 5_000, 300].repeat(8), 250_000), 1);
         assert_eq!(offers(&[5_000; 1000], 1_000), 0, "all within a millisecond");
+        assert_eq!(offers(&[5_000; 100], 4_000_000), 0, "now and then");
+        assert_eq!(offers(&[5_000; 16], 3_999_999), 1);
     }
 
     #[test]

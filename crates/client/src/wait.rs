@@ -193,12 +193,12 @@ impl Channel {
     /// One step of `Adaptive`: keeps the core, lets others have it, or sleeps.
     fn adapt(&mut self, wait: &mut Wait, now: Instant) -> Result<(), Error> {
         let has_lingered = elapsed_ns(wait.begun, now) >= self.habits.linger.ns();
-        let engine_is_elsewhere = !wait.engine_is_here && !self.host.is_embedded();
-        if has_lingered && !(engine_is_elsewhere && self.habits.asks_crowd(now)) {
-            return self.sleep(wait);
-        }
         if self.host.is_embedded() {
-            return Ok(());
+            return if has_lingered { self.sleep(wait) } else { Ok(()) };
+        }
+        let asks_crowd = !wait.engine_is_here && self.habits.asks_crowd(now);
+        if has_lingered && !asks_crowd {
+            return self.sleep(wait);
         }
         if CoreShare::is_gap(elapsed_ns(wait.looked_at, now)) {
             self.habits.was_away(wait.looked_at, now);

@@ -16,9 +16,7 @@ impl Tcp {
     /// Tells of all that has happened to the stack.
     #[inline]
     pub(super) fn tell(&mut self, common: &mut Common, now: Time) {
-        if self.stack.has_events() {
-            self.tell_events(common, now, false);
-        }
+        self.tell_after(common, now, Via::Host);
     }
 
     /// The same, after segments that came in this way.
