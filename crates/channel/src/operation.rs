@@ -133,7 +133,8 @@ statuses! {
          add the user to [policy.ask]";
     NoMemory = 40, "the channel has no memory of that number; add it first";
     TooManyGroups = 41,
-        "the channel has as many groups of peers as it may; leave one that is not used without members";
+        "the channel has as many groups of peers as it may; leave one that is not used without \
+         members";
 }
 
 /// What somebody may do with a region.

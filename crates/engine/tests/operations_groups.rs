@@ -228,7 +228,7 @@ fn a_group_of_no_sense_ends_its_channel() {
         pair.world.turn_until(|world| {
             let mut events = world.hosts[1].members[0].events.iter();
             events.any(
-                |event| matches!(event, Event::Violation { violation, .. } if *violation == expected),
+                |event| matches!(event, Event::Violation { violation: it, .. } if *it == expected),
             )
         });
     }

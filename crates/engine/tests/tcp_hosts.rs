@@ -18,18 +18,11 @@ use clearway_nic::{
 use clearway_wire::tcp::{Flags, Repr, View};
 use clearway_wire::{ethernet, icmpv4, ipv4, protocol};
 use world::pair::restore;
-use world::tcp::{Peer, bytes, segment, spec};
+use world::tcp::{Peer, bytes, exchange, run, segment, spec};
 use world::{App, Place, SIZES, World, address, events};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
-
-fn run(world: &mut World, peers: &mut [Peer; 2], done: impl Fn(&[Peer; 2]) -> bool) {
-    world.turn_until(|_| {
-        peers.iter_mut().for_each(Peer::poll);
-        done(peers)
-    });
-}
 
 /// The second listens, the first connects.
 fn connect(world: &mut World, peers: &mut [Peer; 2], to: SocketAddr) {
@@ -37,19 +30,6 @@ fn connect(world: &mut World, peers: &mut [Peer; 2], to: SocketAddr) {
     peers[0].connect(to);
     run(world, peers, |peers| peers.iter().all(|peer| peer.id != 0));
     assert_eq!(peers[1].local, Some(to.ip()));
-}
-
-/// Each sends so many bytes, both at once, and then closes its half.
-fn exchange(world: &mut World, peers: &mut [Peer; 2], counts: [usize; 2]) {
-    let sent = [bytes(counts[0], 1), bytes(counts[1], 2)];
-    for (peer, sent) in peers.iter_mut().zip(&sent) {
-        sent.chunks(60_000).for_each(|part| peer.send(part));
-        peer.shutdown();
-    }
-    run(world, peers, |peers| peers.iter().all(|peer| peer.end.is_some()));
-    assert_eq!(peers.each_ref().map(|peer| peer.end), [Some(Code::Closed); 2]);
-    assert!(peers[1].received == sent[0] && peers[0].received == sent[1]);
-    assert!(peers.iter().all(|peer| peer.app.end.transmit_pool_used_bytes() == 0));
 }
 
 // ---- several engines ----

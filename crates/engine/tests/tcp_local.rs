@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use clearway_channel::{Code, Command, Completion, Sizes};
 use clearway_engine::{CaptureSpec, State, VifSpec};
-use world::tcp::{Peer, bytes};
+use world::tcp::{Peer, bytes, exchange, run};
 use world::{SIZES, World, address};
 
 const SERVER_PORT: u16 = 8080;
@@ -33,28 +33,6 @@ fn connected_in(world: &mut World, sizes: [Sizes; 2], number: u16) -> [Peer; 2] 
     peers[0].connect(at(SERVER_PORT));
     run(world, &mut peers, |peers| peers.iter().all(|peer| peer.id != 0));
     peers
-}
-
-#[track_caller]
-fn run(world: &mut World, peers: &mut [Peer; 2], done: impl Fn(&[Peer; 2]) -> bool) {
-    world.turn_until(|_| {
-        peers.iter_mut().for_each(Peer::poll);
-        done(peers)
-    });
-}
-
-/// Each sends so many bytes, both at once, and closes its half.
-#[track_caller]
-fn exchange(world: &mut World, peers: &mut [Peer; 2], counts: [usize; 2]) {
-    let sent = [bytes(counts[0], 1), bytes(counts[1], 2)];
-    for (peer, sent) in peers.iter_mut().zip(&sent) {
-        sent.chunks(60_000).for_each(|part| peer.send(part));
-        peer.shutdown();
-    }
-    run(world, peers, |peers| peers.iter().all(|peer| peer.end.is_some()));
-    assert_eq!(peers.each_ref().map(|peer| peer.end), [Some(Code::Closed); 2]);
-    assert!(peers[1].received == sent[0] && peers[0].received == sent[1]);
-    assert!(peers.iter().all(|peer| peer.app.end.transmit_pool_used_bytes() == 0));
 }
 
 /// Segments that were frames.

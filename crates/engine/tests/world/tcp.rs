@@ -133,6 +133,29 @@ impl Peer {
     }
 }
 
+/// Turns until the peers are as they should be.
+#[track_caller]
+pub fn run(world: &mut World, peers: &mut [Peer; 2], done: impl Fn(&[Peer; 2]) -> bool) {
+    world.turn_until(|_| {
+        peers.iter_mut().for_each(Peer::poll);
+        done(peers)
+    });
+}
+
+/// Each sends so many bytes, both at once, and then closes its half.
+#[track_caller]
+pub fn exchange(world: &mut World, peers: &mut [Peer; 2], counts: [usize; 2]) {
+    let sent = [bytes(counts[0], 1), bytes(counts[1], 2)];
+    for (peer, sent) in peers.iter_mut().zip(&sent) {
+        sent.chunks(60_000).for_each(|part| peer.send(part));
+        peer.shutdown();
+    }
+    run(world, peers, |peers| peers.iter().all(|peer| peer.end.is_some()));
+    assert_eq!(peers.each_ref().map(|peer| peer.end), [Some(Code::Closed); 2]);
+    assert!(peers[1].received == sent[0] && peers[0].received == sent[1]);
+    assert!(peers.iter().all(|peer| peer.app.end.transmit_pool_used_bytes() == 0));
+}
+
 /// What the control plane gives away with a port.
 pub fn spec(mac: MacAddress, vlan: Option<u16>, at: SocketAddr) -> TcpPortSpec {
     let text = mac.map(|octet| format!("{octet:02x}")).join(":");
