@@ -148,7 +148,7 @@ impl Flow {
                 if heard.has_to_wait {
                     self.wait(now, config);
                 }
-                if *outcome == Outcome::Received {
+                if heard.is_unusual && *outcome == Outcome::Received {
                     *outcome = Outcome::Continue;
                 }
                 return Ok(true);

@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use clearway_base::state::{Invalid, ensure};
 use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{
-    self, CLOSE_FRAME_LENGTH, Frame, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH, STREAM_FRAME_LENGTH,
-    WAIT_FRAME_LENGTH,
+    self, CLOSE_FRAME_LENGTH, Frame, Frames, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH,
+    STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH,
 };
 
 use super::{Flow, State};
@@ -267,6 +267,24 @@ impl Streams {
 
     // ---- from the peer ----
 
+    /// Takes the whole messages that stand next in a packet, of a stream of which nothing has to be
+    /// found out first.
+    #[inline]
+    pub(super) fn take_messages(
+        &mut self,
+        id: u32,
+        frames: &mut Frames<'_>,
+        app: &mut impl App,
+    ) -> Result<(), Refused> {
+        let Some(side) = self.sides.get_mut(&id).filter(|side| side.only_receives()) else {
+            return Ok(());
+        };
+        let taken = side.take_messages(frames, app);
+        let has_news = side.has_news(); // all the more if one was refused
+        self.telling.set(id, &mut side.tells, has_news);
+        taken
+    }
+
     /// Takes a frame of a stream.
     pub(super) fn take(
         &mut self,
@@ -502,14 +520,15 @@ impl Streams {
         let start = at + clearway::emit_stream(&mut bytes[at..], id);
         let end = side.stream.emit_messages(now, bytes, start, &mut content.range, app);
         let is_limited = side.stream.outgoing.is_limited();
-        self.sending.sent(id, &mut side.place, end - at);
-        stand_in_line(&mut self.telling, &mut self.sending, id, side);
+        let (has_news, has_messages) = (side.has_news(), side.has_messages());
+        self.sending.sent(id, &mut side.place, end - at, has_messages);
+        self.telling.set(id, &mut side.tells, has_news);
         (if end == start { at } else { end }, is_limited)
     }
 
     /// The flow's own messages have had their turn.
     pub(super) fn own_sent(&mut self, bytes: usize) {
-        self.sending.sent(0, &mut self.own, bytes);
+        self.sending.sent(0, &mut self.own, bytes, false);
     }
 
     // ---- the end ----

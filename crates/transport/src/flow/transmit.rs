@@ -230,13 +230,14 @@ impl Flow {
     ) -> (usize, bool) {
         let has_own = self.main.outgoing.has_data();
         // What is told of the flow's own connection has begun the packet: it goes on with that.
-        if self.streams_due
-            && !content.told.limit
-            && let Some(id) = self.with_streams(|all| all.next_sender(has_own)).flatten()
-        {
-            let emitted =
-                self.with_streams(|all| all.emit_messages(now, id, bytes, at, content, app));
-            return emitted.unwrap_or((at, false));
+        if self.streams_due && !content.told.limit {
+            let emitted = self.with_streams(|all| {
+                let id = all.next_sender(has_own)?;
+                Some(all.emit_messages(now, id, bytes, at, content, app))
+            });
+            if let Some(emitted) = emitted.flatten() {
+                return emitted;
+            }
         }
         let end = self.main.emit_messages(now, bytes, at, &mut content.range, app);
         self.with_streams(|all| all.own_sent(end - at));

@@ -176,6 +176,7 @@ impl<'a> Frames<'a> {
                     let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(rest)?;
                     split_payload(rest, u32_at(head, 8))?.1
                 }
+                frame_type::STREAM => split_head::<STREAM_FRAME_LENGTH>(rest)?.1,
                 frame_type::ACK if has_ack => return Err(Malformed::SecondAck),
                 _ => {
                     has_ack |= octet == frame_type::ACK;

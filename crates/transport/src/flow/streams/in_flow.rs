@@ -33,10 +33,12 @@ impl Parent<'_> {
     }
 }
 
-/// What a peer says of memory.
+/// What a peer says of its streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::flow) struct Heard {
-    /// There is some.
+    /// Something else than messages.
+    pub(in crate::flow) is_unusual: bool,
+    /// There is memory.
     pub(in crate::flow) has_credit: bool,
     /// There is none.
     pub(in crate::flow) has_to_wait: bool,
@@ -149,16 +151,21 @@ impl Flow {
         let parent = Parent { flow, owner, is_open, next_number, door };
         let mut heard = Heard::default();
         let taken = self.with_streams(|all| {
-            while let Some(Ok(frame)) = frames.next() {
-                match frame {
-                    Frame::Stream(next) => stream = next,
-                    _ if stream == 0 => return Err(Refused::Violation),
-                    _ => all.take(stream, &frame, &parent, app)?,
+            loop {
+                all.take_messages(stream, frames, app)?;
+                let Some(Ok(frame)) = frames.next() else { return Ok(()) };
+                if let Frame::Stream(next) = frame {
+                    stream = next;
+                    continue;
                 }
+                if stream == 0 {
+                    return Err(Refused::Violation);
+                }
+                all.take(stream, &frame, &parent, app)?;
+                heard.is_unusual = true;
                 heard.has_credit |= matches!(frame, Frame::Limit(_));
                 heard.has_to_wait |= matches!(frame, Frame::Wait { .. });
             }
-            Ok(())
         });
         taken.unwrap_or(Err(Refused::Violation))?;
         Ok(heard)

@@ -1,7 +1,7 @@
 //! One stream at this end: what it has to say, what it takes, and when it has ended.
 
 use clearway_base::state::{Invalid, ensure};
-use clearway_wire::clearway::Frame;
+use clearway_wire::clearway::{Frame, Frames};
 
 use super::turns::Place;
 use crate::app::{App, Reason};
@@ -95,6 +95,12 @@ impl Side {
         })
     }
 
+    /// It takes messages, and whatever comes changes nothing else.
+    pub(super) fn only_receives(&self) -> bool {
+        let is_settled = self.is_known && !self.awaits && self.stream.peer_close.is_none();
+        self.stage == Stage::Open && is_settled
+    }
+
     /// What is not asked for in each stage must not be there.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         let (incoming, outgoing) = (&self.stream.incoming, &self.stream.outgoing);
@@ -117,6 +123,20 @@ impl Side {
         self.stream.incoming.discard(app, owner);
         self.stream = Stream { close_due: true, ..Stream::new(owner, 0) };
         (self.stage, self.awaits) = (Stage::Aborted(reason), false);
+    }
+
+    /// Takes the whole messages that stand next in a packet.
+    pub(super) fn take_messages(
+        &mut self,
+        frames: &mut Frames<'_>,
+        app: &mut impl App,
+    ) -> Result<(), Refused> {
+        let stream = &mut self.stream;
+        while let Some(message) = frames.next_message() {
+            stream.incoming.message(app, stream.owner, message.sequence, message.bytes)?;
+        }
+        stream.limit_due |= stream.incoming.limit_is_worth_telling();
+        Ok(())
     }
 
     /// Takes a frame of the peer's; returns why the stream is over, if it is. `next_number`: that

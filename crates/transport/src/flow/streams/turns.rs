@@ -106,9 +106,8 @@ impl Turns {
         if other.is_some_and(goes_first) { None } else { Some(id) }
     }
 
-    /// It has had its turn, and sent so many bytes.
-    pub(super) fn sent(&mut self, id: u32, place: &mut Place, bytes: usize) {
-        let waits = place.waits;
+    /// It has had its turn, and sent so many bytes; `waits` if it has more in line.
+    pub(super) fn sent(&mut self, id: u32, place: &mut Place, bytes: usize, waits: bool) {
         self.set(id, place, false);
         let reached = &mut self.reached[usize::from(place.priority.urgency)];
         *reached = place.tag.max(*reached); // one that does not stand in line may be far behind
@@ -159,7 +158,7 @@ mod tests {
         fn send(&mut self) -> Option<usize> {
             let id = self.turns.next(None)?;
             let (place, bytes) = &mut self.all[id as usize];
-            self.turns.sent(id, place, *bytes);
+            self.turns.sent(id, place, *bytes, true);
             self.sent[id as usize] += *bytes;
             Some(id as usize)
         }
@@ -223,9 +222,9 @@ mod tests {
         let mut turns = 0;
         for _ in 0..400 {
             match line.turns.next(Some(&mut other)) {
-                Some(id) => line.turns.sent(id, &mut line.all[id as usize].0, 1000),
+                Some(id) => line.turns.sent(id, &mut line.all[id as usize].0, 1000, true),
                 None => {
-                    line.turns.sent(9, &mut other, 1000);
+                    line.turns.sent(9, &mut other, 1000, false);
                     turns += 1;
                 }
             }
@@ -245,7 +244,7 @@ mod tests {
         line.set(1, false);
         line.send_all(100_000);
         line.set(0, false);
-        line.turns.sent(9, &mut Place::default(), 0);
+        line.turns.sent(9, &mut Place::default(), 0, false);
         (0..2).for_each(|id| line.set(id, true));
         line.send_all(20_000);
         line.sent.iter().for_each(|sent| assert_near(*sent, 10_000));
