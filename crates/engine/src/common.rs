@@ -81,6 +81,12 @@ impl Via {
         matches!(self, Self::Queue(_) | Self::QueueAndLane | Self::Assembled)
     }
 
+    /// True if its checksums are known to be right.
+    #[inline]
+    pub(crate) const fn is_verified(self) -> bool {
+        matches!(self, Self::Queue(Checksums::Right))
+    }
+
     /// True if it is from this host, and from this engine.
     #[inline]
     pub(crate) const fn is_here(self) -> bool {

@@ -78,7 +78,7 @@ impl Component for Messages {
     #[inline]
     fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
         for frame in frames {
-            match common.host.own().datagram(frame) {
+            match common.host.own().datagram(frame, via.is_verified()) {
                 Ok(datagram) => self.receive_datagram(common, now, &datagram, frame, via),
                 Err(reason) => common.host.own_mut().count_drop(reason),
             }
@@ -193,12 +193,16 @@ impl Messages {
         common: &mut Common,
         now: Time,
         frames: &[&[u8]],
+        via: Via,
     ) -> usize {
         if self.fetches() {
             return 0;
         }
+        let is_verified = via.is_verified() || common.host.own().takes_checksums_as_right();
         let mut taken = 0;
-        while let Some(datagram) = frames.get(taken).and_then(|frame| self.heads.find(frame)) {
+        while let Some(datagram) =
+            frames.get(taken).and_then(|frame| self.heads.find(frame, is_verified))
+        {
             self.handle_datagram(common, now, &datagram, Arrival::Queue, Nic::Own);
             taken += 1;
         }
@@ -237,7 +241,7 @@ impl Messages {
     /// Takes a frame that another engine was given: one of a flow that is this engine's, or that
     /// the peer does not know any more.
     pub(crate) fn overhear(&mut self, common: &mut Common, now: Time, nic: Nic, frame: &[u8]) {
-        let Ok(datagram) = common.host.interface(nic).datagram(frame) else { return };
+        let Ok(datagram) = common.host.interface(nic).datagram(frame, false) else { return };
         if nic == Nic::Own {
             return self.receive_datagram(common, now, &datagram, frame, Via::Lane);
         }

@@ -48,7 +48,6 @@ use std::net::SocketAddr;
 
 use clearway_base::Time;
 use clearway_channel::Command;
-use clearway_nic::Checksums;
 use clearway_tcp::{Arrival, Config, Extent, IcmpError, Stack};
 use clearway_wire::{protocol, tcp};
 
@@ -272,9 +271,9 @@ fn segment<'a>(
 ) -> Result<(Arrival, &'a [u8]), DropReason> {
     let packet = packet(common.host.own(), frame, via)?;
     let view = tcp::View::new(packet.payload)?;
-    let check = match via {
-        Via::Queue(Checksums::Right) => tcp::Check::Skip,
-        _ => tcp::Check::Addresses(packet.source, packet.destination),
+    let check = match via.is_verified() {
+        true => tcp::Check::Skip,
+        false => tcp::Check::Addresses(packet.source, packet.destination),
     };
     let repr = tcp::Repr::parse(&view, check)?;
     let arrival = Arrival {

@@ -36,7 +36,7 @@ impl Component for Echo {
 
     fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], _: Via) {
         for frame in frames {
-            match common.interface().datagram(frame) {
+            match common.interface().datagram(frame, false) {
                 Ok(datagram) if self.waiting.len() < WAITING_MAX => {
                     let path = common.interface().udp_path_back(&datagram);
                     self.waiting.push_back((path, datagram.payload.to_vec()));
@@ -169,7 +169,7 @@ fn a_component_of_its_own_answers_over_the_wire() {
     for payload in [&b"hello"[..], b"", &[7; 1400]] {
         let answers = world.exchange(&datagram(&path, payload));
         let [answer] = &answers[..] else { panic!("{} answers", answers.len()) };
-        let answer = asker.datagram(answer).expect("a datagram");
+        let answer = asker.datagram(answer, false).expect("a datagram");
         assert_eq!((answer.source, answer.destination), (to, from));
         assert_eq!(answer.payload, payload);
     }
@@ -213,7 +213,7 @@ fn a_component_and_a_virtual_interface_of_one_host_speak_with_each_other() {
     }
     let answers: Vec<Vec<u8>> = app.frames.drain(..).map(|(_, _, frame)| frame).collect();
     let [answer] = &answers[..] else { panic!("{} answers", answers.len()) };
-    let answer = asker.datagram(answer).expect("a datagram");
+    let answer = asker.datagram(answer, false).expect("a datagram");
     assert_eq!((answer.source, answer.payload), (to, &b"hello"[..]));
     assert_eq!(world.fabric_frames(), sent, "nothing was on the wire");
     assert_eq!(app.reports[&1].sent, 1);

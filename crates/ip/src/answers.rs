@@ -84,7 +84,7 @@ impl Interface {
     /// # Errors
     /// Why it is dropped without an answer.
     pub fn refuse_datagram(&mut self, now: Time, frame: &[u8]) -> Result<(), DropReason> {
-        let datagram = self.datagram(frame)?;
+        let datagram = self.datagram(frame, false)?;
         if !self.echo_answers.take(now) {
             return Err(DropReason::RateLimit);
         }

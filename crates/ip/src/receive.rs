@@ -160,14 +160,22 @@ impl Interface {
         }
     }
 
-    /// The same for a frame that is known to have a UDP datagram.
+    /// The same for a frame that is known to have a UDP datagram. `is_verified`: its checksum is
+    /// known to be right.
     ///
     /// # Errors
     /// Why it is to be dropped.
     #[inline]
-    pub fn datagram<'a>(&self, frame: &'a [u8]) -> Result<Datagram<'a>, DropReason> {
+    pub fn datagram<'a>(
+        &self,
+        frame: &'a [u8],
+        is_verified: bool,
+    ) -> Result<Datagram<'a>, DropReason> {
         let packet = self.packet(frame)?;
-        let check = if self.verify_checksums { packet.udp_check() } else { udp::Check::Skip };
+        let check = match is_verified || self.takes_checksums_as_right() {
+            true => udp::Check::Skip,
+            false => packet.udp_check(),
+        };
         let view = udp::View::new(packet.payload)?;
         let udp = udp::Repr::parse(&view, check)?;
         Ok(Datagram {
@@ -178,6 +186,13 @@ impl Interface {
             source_mac: packet.source_mac,
             packet: packet.bytes,
         })
+    }
+
+    /// True if the NIC has checked all that comes.
+    #[inline]
+    #[must_use]
+    pub const fn takes_checksums_as_right(&self) -> bool {
+        !self.verify_checksums
     }
 
     /// Takes a frame with a message of ICMP or ICMPv6. What is to be said to it, neighbour

@@ -101,7 +101,7 @@ fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Recei
         (digest.field(fields::PROTOCOL) as u8, digest.field(fields::DESTINATION_PORT));
     match (protocol, digest.layer()) {
         (protocol::UDP, Layer::Ports) if is_for_us && port == u64::from(PORT) => {
-            Some(match host.datagram(frame) {
+            Some(match host.datagram(frame, false) {
                 Ok(datagram) => Received::Datagram(datagram),
                 Err(reason) => count(host, reason),
             })
@@ -257,47 +257,78 @@ fn packets_may_be_marked_if_their_sender_understands() {
 /// the one that is found without it.
 #[test]
 fn a_head_knows_the_datagrams_that_look_like_the_first() {
+    for (from, to, payload_at) in [(v4(1), v4(2), 42), (v6(1), v6(2), 62)] {
+        let (mut a, mut b) = hosts(|_| ());
+        let there = path(&mut a, &mut b, from, to);
+        let head = Head::of(&datagram(&there, b"first")).expect("nothing more in it");
+        for is_ecn_capable in [false, true] {
+            for payload in [&b""[..], b"second", &[7; 1400]] {
+                let mut frame = datagram_with(&there, payload, is_ecn_capable);
+                frame.extend([0; 18]); // as Ethernet pads what is short
+                assert_eq!(Head::payload_at(&frame), Some(payload_at));
+                let found = head.datagram(&frame, false).expect("it looks like the first");
+                assert_eq!(found, b.datagram(&frame, false).unwrap());
+            }
+        }
+        let frame = datagram(&there, b"damaged");
+        for seed in 0..20_000 {
+            let mut random = Random::new(seed);
+            let mut frame = frame.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(frame.len() as u64) as usize;
+                frame[at] = random.next_u32() as u8;
+            }
+            frame.truncate(random.below(2 * frame.len() as u64) as usize);
+            for is_verified in [false, true] {
+                if let Some(datagram) = head.datagram(&frame, is_verified) {
+                    let found = b.datagram(&frame, is_verified);
+                    assert_eq!(Ok(datagram), found, "seed {seed}, {is_verified}");
+                }
+            }
+        }
+        let other_port = |address: SocketAddr| SocketAddr::new(address.ip(), PORT + 1);
+        let of_ports = [(other_port(from), to), (from, other_port(to))]
+            .map(|(from, to)| known(a.udp_path(NOW, from, to)));
+        let (from, to) = if from.is_ipv4() { (v6(1), v6(2)) } else { (v4(1), v4(2)) };
+        let of_other_family = path(&mut a, &mut b, from, to);
+        for there in of_ports.iter().chain([&of_other_family]) {
+            assert_eq!(head.datagram(&datagram(there, b"another's"), false), None);
+        }
+    }
+}
+
+/// In IPv6 a datagram has a checksum, which counts unless it is known to be right.
+#[test]
+fn a_head_sums_what_is_not_verified() {
     let (mut a, mut b) = hosts(|_| ());
-    let there = path(&mut a, &mut b, v4(1), v4(2));
-    let head = Head::of(&datagram(&there, b"first")).expect("nothing more in it");
-    for is_ecn_capable in [false, true] {
-        for payload in [&b""[..], b"second", &[7; 1400]] {
-            let mut frame = datagram_with(&there, payload, is_ecn_capable);
-            frame.extend([0; 18]); // as Ethernet pads what is short
-            assert_eq!(head.datagram(&frame).unwrap(), b.datagram(&frame).unwrap());
-        }
-    }
-    let frame = datagram(&there, b"damaged");
-    for seed in 0..20_000 {
-        let mut random = Random::new(seed);
-        let mut frame = frame.clone();
-        for _ in 0..=random.below(3) {
-            let at = random.below(Head::LENGTH as u64) as usize;
-            frame[at] = random.next_u32() as u8;
-        }
-        frame.truncate(random.below(2 * frame.len() as u64) as usize);
-        if let Some(datagram) = head.datagram(&frame) {
-            assert_eq!(Ok(datagram), b.datagram(&frame), "seed {seed}");
-        }
-    }
-    let other_port = SocketAddr::new(v4(1).ip(), PORT + 1);
-    for (from, to) in [(other_port, v4(2)), (v4(1), other_port), (v6(1), v6(2))] {
-        let there = a.udp_path(NOW, from, to);
-        let Resolution::Known(there) = there else { continue };
-        assert_eq!(head.datagram(&datagram(&there, b"another's")), None, "{from} {to}");
+    let there = path(&mut a, &mut b, v6(1), v6(2));
+    let frame = datagram(&there, b"payload");
+    let head = Head::of(&frame).expect("nothing more in it");
+    let mut damaged = frame.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let mut without = frame;
+    without[60..62].fill(0);
+    for frame in [damaged, without] {
+        assert_eq!(head.datagram(&frame, false), None);
+        assert_eq!(b.datagram(&frame, false), Err(Malformed::Checksum.into()));
+        let found = head.datagram(&frame, true).expect("it is said to be right");
+        assert_eq!(Ok(found), b.datagram(&frame, true));
     }
 }
 
 #[test]
 fn more_than_a_plain_head_is_none() {
-    for (vlan, from, to) in [(Some(7), v4(1), v4(2)), (None, v6(1), v6(2))] {
-        let (mut a, mut b) = hosts(|config| config.vlan = vlan);
+    for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
+        let (mut a, mut b) = hosts(|config| config.vlan = Some(7));
         let there = path(&mut a, &mut b, from, to);
         assert!(Head::of(&datagram(&there, b"payload")).is_none());
     }
     let (mut a, mut b) = hosts(|_| ());
     let mut frame = datagram(&path(&mut a, &mut b, v4(1), v4(2)), b"payload");
     frame[41] = 1; // UDP checksum
+    assert!(Head::of(&frame).is_none());
+    let mut frame = datagram(&path(&mut a, &mut b, v6(1), v6(2)), b"payload");
+    frame[20] = 60; // destination options, RFC 8200, section 4.6
     assert!(Head::of(&frame).is_none());
 }
 

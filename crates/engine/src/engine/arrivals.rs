@@ -61,7 +61,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         if !matches!(via, Via::Queue(_)) || self.common.has_onlookers() {
             return 0;
         }
-        self.messages.receive_known(&mut self.common, now, frames)
+        self.messages.receive_known(&mut self.common, now, frames, via)
     }
 
     /// The same for a frame that has come alone: without the books of a burst.

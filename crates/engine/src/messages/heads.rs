@@ -17,10 +17,10 @@ pub(super) struct Heads(Vec<Option<(FlowKey, Head)>>);
 impl Heads {
     /// The data packet of a flow of this engine in a frame that looks like the one before.
     #[inline]
-    pub(super) fn find<'a>(&self, frame: &'a [u8]) -> Option<Datagram<'a>> {
-        let key = FlowKey::of_data(frame.get(Head::LENGTH..)?)?;
+    pub(super) fn find<'a>(&self, frame: &'a [u8], is_verified: bool) -> Option<Datagram<'a>> {
+        let key = FlowKey::of_data(frame.get(Head::payload_at(frame)?..)?)?;
         let (known, head) = self.0.get(key.slot())?.as_ref()?;
-        if *known == key { head.datagram(frame) } else { None }
+        if *known == key { head.datagram(frame, is_verified) } else { None }
     }
 
     /// A frame has come by the engine's own queue with a packet of messages for this engine.

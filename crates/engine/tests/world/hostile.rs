@@ -259,7 +259,7 @@ impl HostilePeer {
     fn payloads(&mut self, world: &mut World) -> Vec<Vec<u8>> {
         let mut payloads = Vec::new();
         for frame in received(world) {
-            match self.interface.datagram(&frame) {
+            match self.interface.datagram(&frame, false) {
                 Ok(datagram) => payloads.push(datagram.payload.to_vec()),
                 Err(_) => _ = self.interface.handle_arp(world.now, &frame),
             }
