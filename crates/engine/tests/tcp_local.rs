@@ -5,10 +5,11 @@ mod world;
 
 use std::net::SocketAddr;
 
+use clearway_base::{MILLISECOND, SECOND};
 use clearway_channel::{Code, Command, Completion, Sizes};
 use clearway_engine::{CaptureSpec, State, VifSpec};
 use world::tcp::{Peer, bytes, exchange, run};
-use world::{SIZES, World, address};
+use world::{App, SIZES, World, address};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
@@ -253,4 +254,303 @@ fn an_engine_is_made_again_in_the_middle() {
     }
     assert!(turns > 20, "{turns} turns are no middle");
     assert!(peers[1].received == sent);
+}
+
+/// What comes for a connection that its app has closed is answered, and finds its way back.
+#[test]
+fn who_sends_to_an_app_that_has_closed_hears_of_it_at_once() {
+    let (mut world, mut peers) = connected(1, [SIZES; 2]);
+    peers[0].send(&bytes(1000, 1));
+    run(&mut world, &mut peers, |peers| peers[1].received.len() == 1000);
+    peers[1].close(false);
+    run(&mut world, &mut peers, |peers| peers[0].has_heard_all);
+    let began = world.now;
+    peers[0].send(&bytes(1000, 1));
+    run(&mut world, &mut peers, |peers| peers[0].end.is_some());
+    assert_eq!(peers[0].end, Some(Code::Reset));
+    assert!(world.now.since(began) < MILLISECOND, "{} ns", world.now.since(began));
+    assert!(frames(&mut world) <= FRAMES_AT_FIRST, "{} frames", frames(&mut world));
+}
+
+/// A pool that is used up while windows are open, by single bytes each of which is a piece.
+const TINY: Sizes = Sizes { receive_pool_bytes: 1 << 17, ..SIZES };
+const PIECES: usize = TINY.receive_pool_bytes as usize / 64;
+/// What fills it.
+const FILLING: u8 = 9;
+/// The number of an option.
+const NO_DELAY: u32 = 1;
+
+/// An app that reads nothing unless it is told to, and some that send to it. The first has filled
+/// its pool, and has a byte left.
+struct Crowd {
+    world: World,
+    server: Peer,
+    clients: Vec<Peer>,
+    /// What had been sent again by then: a probe, since single bytes are acknowledged late.
+    probed: u64,
+}
+
+impl Crowd {
+    fn new(count: u16) -> Self {
+        let mut world = World::at_switch(1, &[1]);
+        let to = SocketAddr::new(address(0), SERVER_PORT);
+        let mut server = Peer::at(&mut world, 0, to, TINY);
+        server.listen();
+        let clients = (0..count).map(|number| {
+            let from = SocketAddr::new(address(0), CLIENT_PORT + number);
+            let mut client = Peer::at(&mut world, 0, from, SIZES);
+            client.connect(to);
+            world.turn_until(|_| {
+                client.poll();
+                client.id != 0
+            });
+            let (connection, option) = (client.id, NO_DELAY);
+            client.app.submit(&Command::TcpSet { connection, option, value: 1 });
+            client
+        });
+        let clients = clients.collect();
+        let mut crowd = Self { world, server, clients, probed: 0 };
+        crowd.fill();
+        crowd.wait(SECOND);
+        crowd.probed = crowd.sent_again();
+        crowd
+    }
+
+    /// The first sends single bytes until there is no room for one.
+    fn fill(&mut self) {
+        let mut before = self.unread();
+        loop {
+            self.clients[0].send(&[FILLING]);
+            self.turns(2);
+            if core::mem::replace(&mut before, self.unread()) == self.unread() {
+                return;
+            }
+        }
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.world.turn();
+            self.server.app.poll();
+            self.clients.iter_mut().for_each(Peer::poll);
+        }
+    }
+
+    /// Lets time pass in which nothing happens.
+    fn wait(&mut self, ns: u64) {
+        let until = self.world.now + ns;
+        while self.world.now < until {
+            self.world.now = self.world.now + MILLISECOND;
+            self.turns(1);
+        }
+    }
+
+    fn unread(&self) -> usize {
+        self.server.app.bytes.len()
+    }
+
+    /// The server reads so many pieces.
+    fn read(&mut self, count: usize) -> Vec<u8> {
+        let App { end, bytes, .. } = &mut self.server.app;
+        let mut read = Vec::new();
+        for told in bytes.drain(..count) {
+            read.extend_from_slice(end.receive_bytes(&told.bytes));
+            end.release(told.bytes);
+        }
+        end.flush_releases();
+        read
+    }
+
+    /// The next that the server gets after it has read one piece.
+    fn next(&mut self) -> Vec<u8> {
+        self.read(1);
+        self.turns(2);
+        let told = self.server.app.bytes.back().expect("the pool is full");
+        self.server.app.end.receive_bytes(&told.bytes).to_vec()
+    }
+
+    fn sent_again(&mut self) -> u64 {
+        let flows = self.world.snapshot(0).flows;
+        assert!(!flows.is_empty());
+        flows.iter().map(|flow| flow.packets_lost).sum()
+    }
+
+    /// Nothing was lost, and no timer was waited for.
+    #[track_caller]
+    fn lost_nothing(&mut self) {
+        assert_eq!(self.sent_again(), self.probed);
+    }
+}
+
+#[test]
+fn who_finds_no_room_goes_on_as_soon_as_there_is_some() {
+    let mut crowd = Crowd::new(1);
+    assert_eq!(crowd.unread(), PIECES);
+    for byte in [2, 3] {
+        crowd.clients[0].send(&[byte]);
+        crowd.turns(1);
+    }
+    crowd.wait(3 * SECOND);
+    assert_eq!(crowd.unread(), PIECES);
+    let now = crowd.world.now;
+    let turn = crowd.world.member(0).engine.turn(now);
+    assert!(!turn.is_busy, "there is nothing to be done");
+    assert_eq!(crowd.next(), [FILLING, 2, 3]);
+    crowd.lost_nothing();
+}
+
+/// Who wants more than there is room for lets the others by, and has its turn.
+#[test]
+fn those_who_wait_go_on_in_turn() {
+    let mut crowd = Crowd::new(4);
+    for (client, bytes) in [(1, &[1; 500][..]), (2, &[2]), (3, &[3])] {
+        crowd.clients[client].send(bytes);
+        crowd.turns(1);
+    }
+    assert_eq!([crowd.next(), crowd.next(), crowd.next()], [[FILLING], [2], [3]]);
+    crowd.read(PIECES);
+    crowd.turns(20); // so many commands are not taken at once
+    assert_eq!(crowd.read(1), [1; 500]);
+    crowd.lost_nothing();
+}
+
+/// Messages, and what the engine throws away itself, take and give the same memory.
+#[test]
+fn who_waits_goes_on_when_a_message_is_released() {
+    let mut crowd = Crowd::new(1);
+    crowd.read(PIECES);
+    let (mut sender, port) = (crowd.world.attach(0, SIZES), 9);
+    crowd.world.listen(&crowd.server.app, port).expect("the port is free");
+    let (id, _) = crowd.world.connect(&mut sender, &mut crowd.server.app, port);
+    assert!(sender.send(id, b"a message"));
+    crowd.world.turn_until(|_| {
+        crowd.server.app.poll();
+        !crowd.server.app.received.is_empty()
+    });
+    crowd.fill();
+    let before = crowd.unread();
+    let message = crowd.server.app.received.pop_front().expect("it has come");
+    crowd.server.app.end.release(message.bytes);
+    crowd.server.app.end.flush_releases();
+    crowd.turns(2);
+    assert_eq!(crowd.unread(), before + 1);
+    crowd.lost_nothing();
+}
+
+#[test]
+fn a_window_that_closes_while_there_is_no_room_opens_again() {
+    let mut crowd = Crowd::new(2);
+    let sent = bytes(100_000, 3);
+    crowd.clients[1].send(&sent);
+    crowd.turns(1);
+    crowd.read(PIECES);
+    // Now it has all that its window allows, and the other the rest.
+    crowd.turns(20);
+    let of_second = |crowd: &Crowd| {
+        let told = crowd.server.app.bytes.iter().filter(|told| told.bytes.length() > 1);
+        told.map(|told| told.bytes.length() as usize).sum::<usize>()
+    };
+    let window = of_second(&crowd);
+    assert!(window > 0 && window < sent.len(), "{window} bytes");
+    crowd.fill();
+    let before = crowd.unread();
+    crowd.wait(60 * SECOND);
+    assert_eq!((crowd.unread(), of_second(&crowd)), (before, window));
+    let mut received = Vec::new();
+    let mut turns = 0;
+    while received.len() < sent.len() {
+        let pieces: Vec<_> = (0..crowd.unread()).map(|_| crowd.read(1)).collect();
+        received.extend(pieces.into_iter().filter(|piece| piece.len() > 1).flatten());
+        crowd.turns(1);
+        turns += 1;
+        assert!(turns < 1000, "{} of {} bytes", received.len(), sent.len());
+    }
+    assert!(received == sent);
+}
+
+/// Whoever ends it, and in whichever way, the other end hears of it, and nobody waits for ever.
+#[test]
+fn either_end_may_go_while_one_waits() {
+    type End = fn(&mut Crowd);
+    let ends: [(End, usize, Code); 5] = [
+        (|crowd| crowd.server_end(true), 0, Code::Reset),
+        (|crowd| crowd.server_end(false), 0, Code::Reset),
+        (|crowd| crowd.remove(crowd.server.app.channel), 0, Code::Reset),
+        (|crowd| crowd.clients[0].close(true), 1, Code::Reset),
+        (|crowd| crowd.remove(crowd.clients[0].app.channel), 1, Code::Reset),
+    ];
+    for (end, hears, expected) in ends {
+        let mut crowd = Crowd::new(1);
+        end(&mut crowd);
+        for _ in 0..10 {
+            crowd.world.turn();
+            crowd.world.audit();
+        }
+        let Crowd { clients, server, .. } = &mut crowd;
+        let heard = match hears {
+            0 => {
+                clients[0].poll();
+                clients[0].end
+            }
+            _ => {
+                server.app.poll();
+                server.app.tcp.iter().find_map(|told| match told {
+                    Completion::TcpClosed { code, .. } => Some(*code),
+                    _ => None,
+                })
+            }
+        };
+        assert_eq!(heard, Some(expected));
+    }
+}
+
+impl Crowd {
+    /// The server lets go of its first connection.
+    fn server_end(&mut self, abort: bool) {
+        let accepted = self.server.app.tcp.iter().find_map(|told| match told {
+            Completion::TcpAccepted { connection, .. } => Some(*connection),
+            _ => None,
+        });
+        let connection = accepted.expect("it was told of it");
+        self.server.app.submit(&Command::TcpClose { connection, abort });
+    }
+
+    fn remove(&mut self, channel: u32) {
+        self.world.post(0, clearway_engine::Request::RemoveChannel { channel });
+    }
+}
+
+#[test]
+fn who_waits_goes_on_in_an_engine_that_is_made_again() {
+    let mut crowd = Crowd::new(2);
+    crowd.clients[1].send(&[2]);
+    crowd.turns(1);
+    crowd.probed = 0; // what is counted of a connection begins anew
+    for is_told in [false, true] {
+        let written = |state: State| State::from_bytes(&state.to_bytes()).expect("just saved");
+        crowd.world.restore(0, written).expect("just saved");
+        if is_told {
+            break; // the app releases something before the engine has had a turn
+        }
+        crowd.wait(SECOND);
+    }
+    let mut next = [crowd.next(), crowd.next()];
+    next.sort_unstable();
+    assert_eq!(next, [[2], [FILLING]]);
+    crowd.lost_nothing();
+}
+
+/// Frames that are seen on their way are held up as well.
+#[test]
+fn who_is_watched_waits_too() {
+    let mut crowd = Crowd::new(1);
+    let mut viewer = crowd.world.attach(0, SIZES);
+    let spec = CaptureSpec { filter: Vec::new(), app: None, connection: None };
+    crowd.world.open_capture(&viewer, 9, spec).expect("captures are always opened");
+    crowd.wait(SECOND);
+    assert_eq!(crowd.unread(), PIECES);
+    assert_eq!(crowd.next(), [FILLING]);
+    viewer.poll();
+    crowd.lost_nothing();
+    crowd.world.close_vif(&viewer, 9);
 }

@@ -63,6 +63,7 @@ mod tuning;
 mod tuple;
 mod validation;
 mod variants;
+mod ways;
 
 pub use clearway_congestion::Congestion;
 pub use config::{Config, Cookies, IpFields, KeepAlive, Settings, UnusedWindow};
@@ -77,3 +78,4 @@ pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, S
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
 pub use variants::Variants;
+pub use ways::Ways;

@@ -32,6 +32,7 @@ use crate::ports::Ports;
 use crate::state::State;
 use crate::time_wait::TimeWaits;
 use crate::tuple::{Hashing, Tuple};
+use crate::ways::{Ways, Wire};
 
 mod answers;
 mod calls;
@@ -267,21 +268,23 @@ impl Stack {
     /// The next segment, with at most `most` bytes of payload; what is more than one segment is
     /// given only if `most` is more than that, for whoever can cut it.
     pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
-        self.poll_transmit_by(now, |_| most)
+        self.poll_transmit_by(now, &mut Wire(most))
     }
 
-    /// The same, where `most` says how much the next segment of each connection may have. One that
-    /// may give several at once is asked again when all others have been.
+    /// The same, where `ways` say how much the next segment of each connection may have, and
+    /// whether there is room for it. One that may give several at once is asked again when all
+    /// others have been.
     #[inline]
-    pub fn poll_transmit_by(
-        &mut self,
-        now: Time,
-        most: impl FnMut(SlotId) -> u32,
-    ) -> Option<Transmit> {
+    pub fn poll_transmit_by(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
         let answer = self.answers.pop();
-        let transmit = answer.or_else(|| self.connections.poll_transmit(now, most));
+        let transmit = answer.or_else(|| self.connections.poll_transmit(now, ways));
         self.counters.segments_sent += u64::from(transmit.is_some());
         transmit
+    }
+
+    /// There may be room for what a connection has to send, where there was none ([`Ways::room`]).
+    pub fn ask_again(&mut self, key: SlotId) {
+        self.connections.change(key, |_| ());
     }
 
     /// False if [`Stack::poll_event`] has surely nothing.

@@ -15,6 +15,7 @@ use super::connection::{Bearer, Connection, Connections, Local, Stage};
 use super::early::Early;
 use super::line::{Claim, Line};
 use super::posts::{Posts, number_of};
+use super::slots::SlotQueue;
 use crate::control::Allowance;
 use crate::local::Blocked;
 use crate::operations::Operations;
@@ -64,11 +65,14 @@ pub(crate) struct Channel {
     pub(crate) can_park: bool,
     /// When its app last said or was told something.
     pub(crate) busy_at: Time,
-    /// Somebody in `line` is to be told or tried when there is memory.
+    /// Somebody in `line` is to be told or tried when there is memory, or, if there is some, in
+    /// `held_up`.
     pub(super) is_starved: bool,
     /// There may be some since they were last tried.
     has_freed: bool,
     pub(super) line: Line,
+    /// Connections of TCP whose peers here wait for memory, by their places, and for how much.
+    pub(crate) held_up: SlotQueue<u32>,
     pub(super) unfinished: Unfinished,
     pub(super) early: Early,
     pub(super) posts: Posts,
@@ -99,6 +103,7 @@ impl Channel {
             is_starved: false,
             has_freed: false,
             line: Line::default(),
+            held_up: SlotQueue::default(),
             unfinished,
             early,
             posts: Posts::default(),
@@ -213,7 +218,9 @@ impl Channel {
     pub(crate) fn begin_close(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
         connection.stage = Stage::Closing(connection.connecting());
-        self.has_freed |= self.line.leave(slot);
+        if self.line.leave(slot) {
+            self.freed();
+        }
         self.end_posts(slot);
     }
 
@@ -221,7 +228,9 @@ impl Channel {
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let connection = self.connections.remove(slot)?;
         debug_assert_eq!(connection.unfinished, 0, "its flow is to give back its buffers first");
-        self.has_freed |= self.line.forget(slot);
+        if self.line.forget(slot) {
+            self.freed();
+        }
         self.forget_copies(slot);
         self.posts.forget(slot);
         self.end.sends_finished(connection.outstanding());
@@ -536,7 +545,7 @@ impl Channel {
     /// Takes back a buffer that was not given to the app.
     pub(crate) fn free_spare(&mut self, buffer: Buffer) {
         self.end.discard(buffer.id);
-        self.has_freed = true;
+        self.freed();
     }
 
     /// Takes back the buffer of a message that will never be complete.
@@ -546,7 +555,7 @@ impl Channel {
         }
         self.finish(slot, buffer, order);
         self.end.discard(buffer.id);
-        self.has_freed = true;
+        self.freed();
     }
 
     /// A buffer with this tag, for `length` bytes that are of no message. `None` if there is no
@@ -566,7 +575,23 @@ impl Channel {
     /// Takes back a buffer that the app was never told of.
     pub(crate) fn throw_away(&mut self, buffer: u32) {
         self.end.discard(buffer);
+        self.freed();
+    }
+
+    /// True if [`Channel::keep`] has room for so many bytes.
+    #[inline]
+    pub(crate) fn has_room_for(&mut self, length: u32) -> bool {
+        match self.keep(0, length) {
+            Some(buffer) => self.end.discard(buffer.id),
+            None => return false,
+        }
+        true
+    }
+
+    /// There may be room for who waits.
+    pub(crate) fn freed(&mut self) {
         self.has_freed = true;
+        self.is_starved |= !self.held_up.is_empty();
     }
 
     /// Connections that the app may have at a time, those of TCP counted apart.
@@ -617,7 +642,9 @@ impl Channel {
     #[cold]
     fn move_in_line(&mut self, slot: u32, length: u32, is_served: bool) {
         if is_served {
-            self.line.leave(slot);
+            if self.line.leave(slot) {
+                self.freed();
+            }
         } else {
             self.line.join(Claim { slot, length });
             self.wait_for_memory(slot);
@@ -637,9 +664,9 @@ impl Channel {
     /// The app has released a buffer.
     #[inline]
     pub(crate) fn released(&mut self) {
-        if self.is_starved {
+        if self.is_starved || !self.held_up.is_empty() {
             self.line.freed();
-            self.has_freed = true;
+            self.freed();
         }
     }
 

@@ -31,6 +31,7 @@ impl<X> Core<X> {
         self.messages.resolving.audit()?;
         let sends_of = |channel| self.frames.bursts_of(channel) + self.tcp.sends_of(channel);
         self.common.channels.audit(sends_of)?;
+        self.tcp.audit_held_up(&self.common.channels)?;
         self.common.lanes.audit()?;
         self.common.host.audit()
     }

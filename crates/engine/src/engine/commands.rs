@@ -26,7 +26,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         if is_starved { taken + self.try_again(now, id) } else { taken }
     }
 
-    /// Messages wait for memory of this app.
+    /// Messages, or senders of TCP, wait for memory of this app.
     #[cold]
     fn try_again(&mut self, now: Time, id: u32) -> usize {
         let channel = self.common.channels.channel(id);
@@ -34,6 +34,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             return 0;
         }
         self.messages.retry(&mut self.common, now, id)
+            + self.tcp.let_go_on(&mut self.common.channels, id)
     }
 
     /// Most commands lead to completions. An app that goes on asking without ever reading them

@@ -33,6 +33,8 @@ pub(super) struct Book {
     pub(super) is_finished: bool,
     /// The app has let go of it.
     pub(super) is_closing: bool,
+    /// The connection of this engine that is its other end, if one is.
+    pub(super) peer: Option<SlotId>,
 }
 
 /// Where the book of a connection is among those of its channel: the number of its port, and its
@@ -74,6 +76,7 @@ impl Books {
             ahead_bytes: 0,
             is_finished: false,
             is_closing: false,
+            peer: None,
         });
     }
 
@@ -107,6 +110,11 @@ impl Books {
     #[inline]
     pub(super) fn get_mut(&mut self, key: SlotId) -> Option<&mut Book> {
         self.books.get_mut(key.slot as usize)?.as_mut().filter(|book| book.key == key)
+    }
+
+    /// The channel of a connection.
+    pub(super) fn channel_of(&self, key: SlotId) -> Option<u32> {
+        self.get(key).map(|book| book.channel)
     }
 
     /// Bytes that a connection has out of order.

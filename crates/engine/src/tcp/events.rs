@@ -8,7 +8,7 @@ use clearway_tcp::{End, Event, Info, Listener, Readiness, Stack};
 
 use super::Tcp;
 use super::books::{self, Book};
-use super::memory;
+use super::{joined, memory};
 use crate::channels::{Channel, Channels};
 use crate::common::{Common, Via};
 
@@ -60,6 +60,7 @@ impl Tcp {
                 continue;
             };
             self.books.open(key, channel, port, None);
+            joined::meet(&mut self.books, &self.stack, key);
             app.tell(Completion::TcpAccepted {
                 connection: books::id(key),
                 port,
@@ -95,6 +96,7 @@ impl Tcp {
     }
 
     fn tell_connected(&mut self, channels: &mut Channels, key: SlotId, is_detour: bool) {
+        joined::meet(&mut self.books, &self.stack, key);
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(local) = self.stack.info(key).map(|info| info.local) else { return };
         if let Some(token) = book.connecting.take()
@@ -149,7 +151,9 @@ impl Tcp {
         }
         let memory = &mut memory::idle(channels, &mut self.books, &self.ports, Some(channel));
         self.stack.forget(now, key, memory);
-        let Some(Book { connecting, submitted, sent, .. }) = self.books.remove(key) else { return };
+        let Some(book) = self.books.remove(key) else { return };
+        self.part(channels, &book);
+        let Book { connecting, submitted, sent, .. } = book;
         let Some(app) = channels.channel(channel) else { return };
         app.end.sends_finished(submitted.wrapping_sub(sent));
         app.tell(match connecting {

@@ -1,27 +1,35 @@
-//! Segments from one connection of this engine to another. No frame is built of them: the stack gets
-//! back what it has given, and the bytes are copied once, from where the one app has them to the
-//! other's receive pool. So they may be longer than any packet.
+//! Connections between two apps of this engine: no frames, and one copy, from the memory of the app
+//! that sends to that of the app that receives.
+//!
+//! Both ends are connections of the same stack. What one has to send is given to the other as it is,
+//! several segments' worth at a time. Nothing else differs: numbers, windows, acknowledgements,
+//! timers and resets are those of the wire. Only the first segment is built as a frame, which the
+//! switch says to be TCP's, as it would of all others; and again when the switch's table has
+//! changed, or a path is to be renewed. While somebody watches, all segments are frames again, for
+//! there to be something to see.
+//!
+//! Windows promise more than a pool may have: those of all connections of an app together, or of
+//! pieces that are small, each of which takes 64 bytes. So nothing leaves that its receiver has no
+//! memory for:
 //!
 //! ```text
-//!  app ── TcpSend: an extent ──▶ Stack ── segment: header and place ──┐
-//!  app ◀─ TcpReceived: a buffer ─ Stack ◀── one copy, pool to pool ───┘
+//!  Stack ── how much? ──▶ Here ── is there a piece? ──▶ Channel of the receiver
+//!                                   no: its sender joins `Channel::held_up`
+//!    ▲                                                        │ the app releases something
+//!    └── ask_again ──────────── Tcp::let_go_on ◀── has_freed ─┘
 //! ```
-//!
-//! All else is TCP as over the wire: windows, acknowledgements, ends, and what is saved of it. That
-//! two connections are joined is found out by a frame, which the switch says to be TCP's, as it
-//! would of all others; and again when the switch's table has changed, or a path is to be renewed.
-//! While somebody watches, all segments are frames again, for there to be something to see.
 
 use clearway_base::{SlotId, Time};
-use clearway_tcp::{Arrival, Transmit};
+use clearway_tcp::{Arrival, Stack, Transmit, Ways};
 use clearway_wire::digest::Digest;
-use clearway_wire::tcp::Flags;
 use clearway_wire::{Ecn, protocol};
 
 use super::Tcp;
+use super::books::{Book, Books};
 use super::departures::SEGMENT;
 use super::memory::Payload;
-use super::paths::TcpPath;
+use super::paths::{Paths, TcpPath};
+use crate::channels::{Channel, Channels};
 use crate::common::{Common, Via};
 use crate::services::Service;
 use crate::switch::{FrameOwner, Reach};
@@ -29,18 +37,110 @@ use crate::switch::{FrameOwner, Reach};
 /// What a joined connection sends at once, at most: a piece of the receiver's pool.
 const JOINED_BYTES: u32 = 32 << 10;
 
+/// Senders that are held up which are looked at in a turn, of each receiver. Those behind them are
+/// looked at when something has become free again.
+const LOOKS: usize = 64;
+
+/// Where the segment of the connection at hand goes.
+struct Here<'a> {
+    common: &'a mut Common,
+    books: &'a Books,
+    paths: &'a Paths,
+    now: Time,
+    /// The connection, and its other end, if that is one of this engine.
+    ends: Option<[SlotId; 2]>,
+    /// It needs no frame.
+    is_joined: bool,
+}
+
+impl Ways for Here<'_> {
+    #[inline]
+    fn most(&mut self, connection: SlotId) -> u32 {
+        let peer = self.books.get(connection).and_then(|book| book.peer);
+        self.ends = peer.map(|peer| [connection, peer]);
+        self.is_joined = peer.is_some() && self.is_joined(connection);
+        if self.is_joined { JOINED_BYTES } else { SEGMENT }
+    }
+
+    #[inline]
+    fn room(&mut self, bytes: u32, segment_bytes: u32) -> u32 {
+        match self.ends {
+            Some([from, to]) => self.room_at(from, to, bytes, segment_bytes),
+            None => bytes,
+        }
+    }
+}
+
+impl Here<'_> {
+    #[inline]
+    fn is_joined(&self, connection: SlotId) -> bool {
+        let (interface, version) = (self.common.host.own(), self.common.switch.version());
+        !self.common.has_onlookers()
+            && self.paths.is_joined(self.now, interface, version, connection)
+    }
+
+    /// Room in the pool of who receives. A sender for whom there is none waits there.
+    #[inline]
+    fn room_at(&mut self, from: SlotId, to: SlotId, bytes: u32, segment_bytes: u32) -> u32 {
+        let Some(receiver) = receiver(self.books, &mut self.common.channels, to) else {
+            return bytes; // it is answered with a reset
+        };
+        if receiver.has_room_for(bytes) {
+            return bytes;
+        }
+        let least = segment_bytes.min(bytes);
+        if receiver.has_room_for(least) {
+            return least;
+        }
+        receiver.held_up.push(from.slot, least);
+        0
+    }
+}
+
+/// The channel that keeps what comes for a connection, if its app has not let go of that.
+#[inline]
+fn receiver<'a>(
+    books: &Books,
+    channels: &'a mut Channels,
+    connection: SlotId,
+) -> Option<&'a mut Channel> {
+    let book = books.get(connection).filter(|book| !book.is_closing)?;
+    channels.channel(book.channel)
+}
+
 impl Tcp {
     /// The next segment, and whether it is one of a joined connection.
     #[inline]
-    pub(super) fn next_segment(&mut self, common: &Common, now: Time) -> (Option<Transmit>, bool) {
-        let (paths, interface) = (&self.paths, common.host.own());
-        let (version, is_watched) = (common.switch.version(), common.has_onlookers());
-        let mut is_joined = false;
-        let transmit = self.stack.poll_transmit_by(now, |key| {
-            is_joined = !is_watched && paths.is_joined(now, interface, version, key);
-            if is_joined { JOINED_BYTES } else { SEGMENT }
-        });
-        (transmit, is_joined)
+    pub(super) fn next_segment(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+    ) -> (Option<Transmit>, bool) {
+        let (books, paths) = (&self.books, &self.paths);
+        let mut here = Here { common, books, paths, now, ends: None, is_joined: false };
+        let transmit = self.stack.poll_transmit_by(now, &mut here);
+        (transmit, here.is_joined)
+    }
+
+    /// An app has memory again, or nobody has a claim to it any more: one of those that were held up
+    /// goes on that there is room for, and the next in the next turn. Returns how many went on.
+    #[cold]
+    pub(crate) fn let_go_on(&mut self, channels: &mut Channels, receiver: u32) -> usize {
+        let Some(receiver) = channels.channel(receiver) else { return 0 };
+        for _ in 0..receiver.held_up.count().min(LOOKS) {
+            let Some((place, bytes)) = receiver.held_up.first() else { break };
+            receiver.held_up.remove(place);
+            if receiver.has_room_for(bytes) {
+                receiver.freed();
+                self.books
+                    .at(place as usize)
+                    .into_iter()
+                    .for_each(|it| self.stack.ask_again(it.key));
+                return 1;
+            }
+            receiver.held_up.push(place, bytes);
+        }
+        0
     }
 
     /// The connection that has sent the segment in a frame, if it goes to another of this engine,
@@ -59,24 +159,15 @@ impl Tcp {
         is_here.then_some(key)
     }
 
-    /// Gives a segment to the connection of this engine whose it is. If there is no room for all of
-    /// it, there may be for its first parts.
+    /// Gives a segment to the connection of this engine whose it is.
     pub(super) fn deliver(&mut self, common: &mut Common, now: Time, transmit: &Transmit) {
-        if self.deliver_whole(common, now, transmit) {
-            return;
-        }
-        let _ = parts(transmit).all(|part| self.deliver_whole(common, now, &part));
-    }
-
-    /// False if there was no room for what it carries.
-    fn deliver_whole(&mut self, common: &mut Common, now: Time, transmit: &Transmit) -> bool {
         let mut extents = core::mem::take(&mut self.extents);
         if let Some(key) = transmit.connection {
             extents.extend(self.stack.extents(key, transmit.payload.clone()));
         }
         let answers = self.stack.answers_waiting();
         let arrival = arrival(transmit);
-        let has_room = self.receive_segment(common, now, &arrival, Payload::Sent(&extents));
+        self.receive_segment(common, now, &arrival, Payload::Sent(&extents));
         extents.clear();
         self.extents = extents;
         common.counters.segments_local += 1;
@@ -84,7 +175,6 @@ impl Tcp {
             self.prepare_answer_here(common, now, &arrival);
         }
         self.tell_after(common, now, Via::Host);
-        has_room
     }
 
     /// What was delivered is answered, though it is of no connection any more.
@@ -94,6 +184,41 @@ impl Tcp {
         if let Some(path) = common.host.own().path_here(now, from, to, protocol::TCP) {
             self.paths.prepare(TcpPath { path, is_here: true });
         }
+    }
+
+    /// Who is held up has something to send to the app where it waits: for audits.
+    pub(crate) fn audit_held_up(&self, channels: &Channels) -> Result<(), String> {
+        for (id, receiver) in channels.iter() {
+            let sends_there = |place: u32| {
+                let peer = self.books.at(place as usize)?.peer?;
+                (self.books.channel_of(peer)? == id).then_some(())
+            };
+            let gone = receiver.held_up.slots().find(|place| sends_there(*place).is_none());
+            if let Some(place) = gone {
+                return Err(format!("channel {id}: {place} is held up and sends nothing there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection is over: it waits nowhere, and nobody waits for its app. What its other end has
+    /// to send is answered.
+    pub(super) fn part(&mut self, channels: &mut Channels, gone: &Book) {
+        let Some(peer) = gone.peer else { return };
+        let no_more = [(Some(gone.channel), peer), (self.books.channel_of(peer), gone.key)];
+        for (receiver, sender) in no_more {
+            let receiver = receiver.and_then(|receiver| channels.channel(receiver));
+            receiver.into_iter().for_each(|it| _ = it.held_up.remove(sender.slot));
+        }
+        self.stack.ask_again(peer);
+    }
+}
+
+/// Notes of an open connection which one of this engine is its other end, if one is.
+pub(super) fn meet(books: &mut Books, stack: &Stack, key: SlotId) {
+    let Some(peer) = stack.other_end(key) else { return };
+    for (one, other) in [(key, peer), (peer, key)] {
+        books.get_mut(one).into_iter().for_each(|book| book.peer = Some(other));
     }
 }
 
@@ -107,20 +232,4 @@ fn arrival(transmit: &Transmit) -> Arrival {
         payload_length: (transmit.payload.end - transmit.payload.start) as u32, // `JOINED_BYTES`
         ecn: if transmit.ecn_capable { Ecn::Capable } else { Ecn::NotCapable },
     }
-}
-
-/// The segments of which one that is longer is made; none if it is none.
-fn parts(transmit: &Transmit) -> impl Iterator<Item = Transmit> {
-    let payload = transmit.payload.clone();
-    let is_longer = payload.end - payload.start > u64::from(transmit.segment_bytes);
-    let starts = payload.clone().step_by(transmit.segment_bytes.max(1) as usize);
-    starts.take_while(move |_| is_longer).map(move |start| {
-        let end = payload.end.min(start + u64::from(transmit.segment_bytes));
-        let mut part = Transmit { payload: start..end, ..transmit.clone() };
-        part.repr.sequence = part.repr.sequence.wrapping_add((start - payload.start) as u32);
-        if end < payload.end {
-            part.repr.flags = part.repr.flags.without(Flags::FIN | Flags::PSH);
-        }
-        part
-    })
 }

@@ -16,7 +16,7 @@ use super::connecting::{ATTEMPTS_MAX, Attempt, PATIENCE_NS};
 use super::paths::Paths;
 use super::ports::{ClosingPort, Ports};
 use super::sharing::{NotedPort, NotedPorts};
-use super::{Tcp, TcpPortSpec, config};
+use super::{Tcp, TcpPortSpec, config, joined};
 use crate::channels::Channels;
 use crate::lanes::Lanes;
 use crate::state::VifSpecState;
@@ -161,7 +161,10 @@ impl Tcp {
         ports.restore_closing(saved.closing)?;
         let noted = NotedPorts::restore(saved.noted, lanes, switch)?;
         let mut books = Books::restore(saved.books)?;
-        stack.connections().for_each(|key| books.set_ahead(key, stack.ahead_bytes(key)));
+        for key in stack.connections() {
+            books.set_ahead(key, stack.ahead_bytes(key));
+            joined::meet(&mut books, &stack, key);
+        }
         let attempts = saved.attempts.into_iter().map(|attempt| Attempt::restore(attempt, now));
         let tcp = Self {
             stack,

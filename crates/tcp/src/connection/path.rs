@@ -8,6 +8,7 @@ use super::{Connection, Probe, Transmit};
 use crate::scoreboard::Lost;
 use crate::search::{IDLE_NS, PROBE_NS, RAISE_NS};
 use crate::timers::Timer;
+use crate::ways::Ways;
 
 /// Timeouts in a row of the same data, the first of which may say that it is too long for the path;
 /// and after how many more it may still be.
@@ -36,7 +37,7 @@ impl Connection {
 
     /// A segment that is longer than the others, if there is enough to fill it. It may exceed the
     /// congestion window by two segments: a window that is full would never have room for it.
-    pub(super) fn path_probe(&mut self, now: Time) -> Option<Transmit> {
+    pub(super) fn path_probe(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
         let mtu = self.search.candidate(self.size.path_mtu())?;
         let options = self.options(now).length();
         let bytes = u64::from(self.size.bytes_at(mtu, options));
@@ -50,6 +51,7 @@ impl Connection {
             return None; // the timer is set
         }
         let range = self.snd.next()..self.snd.next() + bytes;
+        let range = self.fitting(range, bytes as u32, ways)?;
         self.search.on_sent(mtu, range.clone());
         let transmit = self.first_time(now, range);
         Some(Transmit { segment_bytes: bytes as u32, ..transmit })

@@ -15,6 +15,7 @@ use crate::recovery::Phase;
 use crate::snd::Eagerness;
 use crate::state::State;
 use crate::timers::Timer;
+use crate::ways::Ways;
 
 /// A segment that is to leave: what its header says, and which bytes follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,10 +64,16 @@ impl Connection {
     }
 
     /// The next segment, with at most `most` bytes; more than fit into one are given only if `most`
-    /// allows it. `key` is the connection's own.
+    /// allows it, and none that `ways` have no room for. `key` is the connection's own.
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, now: Time, key: SlotId, most: u32) -> Option<Transmit> {
-        let mut transmit = self.next_transmit(now, most);
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        key: SlotId,
+        most: u32,
+        ways: &mut impl Ways,
+    ) -> Option<Transmit> {
+        let mut transmit = self.next_transmit(now, most, ways);
         if let Some(transmit) = &mut transmit {
             transmit.connection = Some(key);
             self.counters.segments_sent += 1;
@@ -75,7 +82,7 @@ impl Connection {
     }
 
     #[inline]
-    fn next_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
+    fn next_transmit(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Transmit> {
         if core::mem::take(&mut self.reset_due) {
             return Some(self.reset_segment(now));
         }
@@ -83,7 +90,7 @@ impl Connection {
             return Some(self.syn_segment(now));
         }
         if self.state.sends()
-            && let Some(transmit) = self.data_segment(now, most)
+            && let Some(transmit) = self.data_segment(now, most, ways)
         {
             return Some(transmit);
         }
@@ -112,9 +119,9 @@ impl Connection {
         }
     }
 
-    fn data_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
+    fn data_segment(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Transmit> {
         if self.probe.is_some()
-            && let Some(transmit) = self.probe_segment(now)
+            && let Some(transmit) = self.probe_segment(now, ways)
         {
             return Some(transmit);
         }
@@ -125,11 +132,11 @@ impl Connection {
             return None;
         }
         if self.board.has_lost()
-            && let Some(transmit) = self.lost_segment(now)
+            && let Some(transmit) = self.lost_segment(now, ways)
         {
             return Some(transmit);
         }
-        self.new_segment(now, most)
+        self.new_segment(now, most, ways)
     }
 
     /// Pacing: a window is spread over its round trip.
@@ -149,20 +156,22 @@ impl Connection {
 
     /// RFC 8985, 7.3, RFC 9293, 3.8.6.1, and RFC 8899: what a probe has to say.
     #[cold]
-    fn probe_segment(&mut self, now: Time) -> Option<Transmit> {
+    fn probe_segment(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
         let probe = self.probe.filter(|probe| *probe != Probe::KeepAlive)?;
         self.probe = None;
         if probe == Probe::Path {
-            return self.path_probe(now);
+            return self.path_probe(now, ways);
         }
         let bytes = self.size.bytes_with(self.options(now).length());
         if probe == Probe::Window {
             let next = self.snd.next();
             let end = self.snd.limit().min(next + self.snd.open().clamp(1, bytes.into()));
-            return (next < end).then(|| self.first_time(now, next..end));
+            let range = (next < end).then(|| self.fitting(next..end, bytes, ways)).flatten()?;
+            return Some(self.first_time(now, range));
         }
         let eager = Eagerness { no_delay: true, cork: false };
         let new = self.snd.next_range(bytes, bytes, bytes.into(), eager);
+        let new = new.and_then(|range| self.fitting(range, bytes, ways));
         let is_again = new.is_none();
         let transmit = match new {
             Some(range) => self.first_time(now, range),
@@ -178,13 +187,16 @@ impl Connection {
     }
 
     /// What is lost comes first: RFC 6675, section 5, (C.1).
-    fn lost_segment(&mut self, now: Time) -> Option<Transmit> {
+    fn lost_segment(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
         let bytes = self.size.bytes_with(self.options(now).length());
         let in_flight = self.in_flight_bytes();
         let has_room = in_flight == 0 || in_flight + u64::from(bytes) <= self.window_bytes();
         // RFC 9293, section 3.8.6: with a window of zero there is only the probe.
         let is_allowed = has_room && self.snd.window() > 0;
         if !is_allowed && self.recovery.free_lost == 0 {
+            return None;
+        }
+        if ways.room(bytes, bytes) < bytes {
             return None;
         }
         let range = self.board.resend_lost(now, bytes)?;
@@ -211,7 +223,7 @@ impl Connection {
 
     /// Data, and the FIN, that have never been sent.
     #[inline]
-    fn new_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
+    fn new_segment(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Transmit> {
         if !self.snd.has_unsent() {
             return None;
         }
@@ -231,11 +243,33 @@ impl Connection {
             self.on_held(now, room);
             return None;
         };
+        let range = self.fitting(range, bytes, ways)?;
         if range.end - range.start > room.saturating_sub(bytes.into()) {
             self.window_filled = range.end;
         }
         self.recovery.free_new = self.recovery.free_new.saturating_sub(1);
         Some(self.first_time(now, range))
+    }
+
+    /// As much of `range` as there is room for where it goes: all, a segment, or nothing. A FIN
+    /// takes none.
+    #[inline]
+    pub(super) fn fitting(
+        &self,
+        range: Range<u64>,
+        segment_bytes: u32,
+        ways: &mut impl Ways,
+    ) -> Option<Range<u64>> {
+        let (payload, _) = self.snd.payload_of(&range);
+        let bytes = (payload.end - payload.start) as u32; // `most` at most
+        if bytes == 0 {
+            return Some(range);
+        }
+        match ways.room(bytes, segment_bytes) {
+            0 => None,
+            room if room < bytes => Some(range.start..range.start + u64::from(room)),
+            _ => Some(range),
+        }
     }
 
     /// What a pause has made of the window.

@@ -218,6 +218,16 @@ impl Stack {
         self.table.contains_key(&Tuple::new(local, remote))
     }
 
+    /// The other end of a connection, if that is one of this stack, too.
+    #[must_use]
+    pub fn other_end(&self, key: SlotId) -> Option<SlotId> {
+        let connection = self.connections.get(key)?;
+        match self.table.get(&Tuple::new(connection.remote(), connection.local()))? {
+            Entry::Connection(other) => Some(*other),
+            Entry::HalfOpen(_) | Entry::TimeWait(_) => None,
+        }
+    }
+
     /// All connections.
     pub fn connections(&self) -> impl Iterator<Item = SlotId> + '_ {
         self.connections.keys()

@@ -10,6 +10,7 @@ use crate::deadlines::Deadlines;
 use crate::event::Readiness;
 use crate::extent::{Extent, Memory};
 use crate::saved::{Invalid, SavedConnection};
+use crate::ways::Ways;
 
 /// A connection and what the stack notes of it.
 #[derive(Debug)]
@@ -261,18 +262,14 @@ impl Connections {
     }
 
     #[inline]
-    pub(super) fn poll_transmit(
-        &mut self,
-        now: Time,
-        mut most: impl FnMut(SlotId) -> u32,
-    ) -> Option<Transmit> {
+    pub(super) fn poll_transmit(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
         while let Some(key) = self.ready.front().copied() {
             let Some(slot) = self.slots.get_mut(key) else {
                 self.ready.pop_front();
                 continue;
             };
-            let most = most(key);
-            let transmit = slot.connection.poll_transmit(now, key, most);
+            let most = ways.most(key);
+            let transmit = slot.connection.poll_transmit(now, key, most, ways);
             if transmit.is_none() || !slot.is_to_be_polled() {
                 self.ready.pop_front();
                 slot.is_ready = false;
