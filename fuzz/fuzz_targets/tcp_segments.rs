@@ -113,7 +113,7 @@ impl World {
                 let left = self.near(self.next, left.wrapping_add(turn));
                 sack.push(left, self.near(left, right));
             }
-            options.sack = sack;
+            options.extra = sack.into();
         }
         if option & 4 != 0 {
             options.maximum_segment_size = Some(u16::from(left) * u16::from(right));

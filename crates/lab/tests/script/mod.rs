@@ -247,7 +247,7 @@ impl Script {
         shown.extend(options.timestamps.map(|it| format!("TS val {} ecr {}", it.value, it.echo)));
         shown.extend(options.window_scale.map(|scale| format!("wscale {scale}")));
         let block = |(start, end): &(u32, u32)| format!("{start}:{end}");
-        let blocks: Vec<String> = options.sack.iter().map(block).collect();
+        let blocks: Vec<String> = options.sack().iter().map(block).collect();
         shown.extend((!blocks.is_empty()).then(|| format!("sack {}", blocks.join(" "))));
         format!("{line} win {} <{}>", repr.window, shown.join(","))
     }
@@ -290,10 +290,12 @@ impl Script {
                     repr.options.maximum_segment_size = Some(self.number(bytes) as u16);
                 }
                 ["sack", ref blocks @ ..] => {
+                    let mut sack = tcp::SackBlocks::NONE;
                     for (start, end) in blocks.iter().filter_map(|block| block.split_once(':')) {
                         let (start, end) = (self.number(start), self.number(end));
-                        repr.options.sack.push(start as u32, end as u32);
+                        sack.push(start as u32, end as u32);
                     }
+                    repr.options.extra = sack.into();
                 }
                 ["sackOK"] => repr.options.sack_permitted = true,
                 ["wscale", scale] => repr.options.window_scale = Some(self.number(scale) as u8),

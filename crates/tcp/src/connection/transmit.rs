@@ -359,7 +359,7 @@ impl Connection {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let mut options = Options { timestamps, ..Options::default() };
         if self.sack && self.rcv.has_blocks() {
-            options.sack = self.blocks();
+            options.extra = self.blocks().into();
         }
         options
     }

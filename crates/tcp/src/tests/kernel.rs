@@ -128,7 +128,7 @@ fn both_ways_over_a_bad_wire() {
         exchange(&mut lab, key, stream, 5_000_000);
         // Both ends have told the other what came out of order, and twice.
         for way in [Direction::In, Direction::Out] {
-            let has_blocks = |seen: &&Seen| seen.way == way && !seen.repr.options.sack.is_empty();
+            let has_blocks = |seen: &&Seen| seen.way == way && !seen.repr.options.sack().is_empty();
             assert!(lab.seen.iter().filter(has_blocks).count() > 10, "{way:?}");
         }
     }

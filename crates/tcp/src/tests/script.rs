@@ -240,7 +240,7 @@ impl Script {
             shown.push(format!("wscale {scale}"));
         }
         let blocks: Vec<String> = options
-            .sack
+            .sack()
             .iter()
             .map(|(left, right)| {
                 format!("{}:{}", left.wrapping_sub(PEER_ISN), right.wrapping_sub(PEER_ISN))
@@ -316,7 +316,7 @@ impl Script {
                     };
                     options.timestamps = Some(Timestamps { value: self.number(value), echo });
                 }
-                ["sack", ref blocks @ ..] => options.sack = self.blocks(blocks),
+                ["sack", ref blocks @ ..] => options.extra = self.blocks(blocks).into(),
                 _ => self.fail("an option"),
             }
         }
