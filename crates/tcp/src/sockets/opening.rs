@@ -169,6 +169,13 @@ impl Sockets {
         self.connection(socket).map_or(0, |key| self.stack.syn_room(key))
     }
 
+    /// Whether a socket is about to be connected, if it is connected or about to be.
+    #[must_use]
+    pub fn is_connecting(&self, socket: Socket) -> Option<bool> {
+        let entry = self.entry(socket).ok()?;
+        matches!(entry.phase, Phase::Connected(_)).then_some(!entry.was_open)
+    }
+
     fn open(
         &mut self,
         now: Time,
