@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use clearway_base::{MILLISECOND, SlotId, Time};
 use clearway_tcp::{Arrival, Config, Event, Extent, IcmpError, Memory, Settings, Stack};
-use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks, Timestamps};
+use clearway_wire::tcp::{Cookie, FastOpen, Flags, Options, Repr, SackBlocks, Timestamps};
 use clearway_wire::{Ecn, tcp};
 use libfuzzer_sys::fuzz_target;
 
@@ -54,6 +54,8 @@ struct World {
     next: u32,
     acknowledged: u32,
     clock: u32,
+    /// What this side has given out.
+    cookie: Option<Cookie>,
 }
 
 impl World {
@@ -74,6 +76,8 @@ impl World {
             if repr.flags.contains(Flags::ACK) {
                 self.acknowledged = repr.acknowledgement;
             }
+            let option = repr.options.fast_open();
+            self.cookie = option.and_then(|option| option.cookie).or(self.cookie);
             self.clock = repr.options.timestamps.map_or(self.clock, |option| option.value);
         }
         panic!("it never stops sending");
@@ -113,7 +117,16 @@ impl World {
                 let left = self.near(self.next, left.wrapping_add(turn));
                 sack.push(left, self.near(left, right));
             }
-            options.sack = sack;
+            options.extra = sack.into();
+        }
+        if option & 64 != 0 {
+            // One that is right, or one that the input has.
+            let cookie = match left & 3 {
+                0 => None,
+                1 => Cookie::new(&[left, right, left, right, 0, 0, 0, 0]),
+                _ => self.cookie,
+            };
+            options.extra = FastOpen { cookie, is_experimental: left & 4 != 0 }.into();
         }
         if option & 4 != 0 {
             options.maximum_segment_size = Some(u16::from(left) * u16::from(right));
@@ -189,6 +202,7 @@ fn begin(first: u8) -> World {
         next: 0,
         acknowledged: 0xffff_fff0,
         clock: 0,
+        cookie: None,
     };
     let bit = |bit: u8| first & 1 << bit != 0;
     let settings = Settings {
@@ -198,6 +212,11 @@ fn begin(first: u8) -> World {
         ecn: bit(3),
         pacing: bit(4),
         receive_buffer_bytes: if bit(5) { 3000 } else { 1 << 20 },
+        fast_open: clearway_tcp::FastOpen {
+            connects: bit(0),
+            pending_max: u16::from(first >> 4 & 3),
+            without_cookies: bit(3) && bit(5),
+        },
         receive_buffer_bytes_max: if bit(4) { 0 } else { 4 << 20 },
         ..Settings::default()
     };

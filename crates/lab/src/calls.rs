@@ -3,6 +3,7 @@
 use clearway_tcp::{Family, Fault, Info, Socket};
 
 use crate::descriptors::{Descriptor, Kind};
+use crate::fast_open::Begun;
 use crate::host::Patience;
 use crate::state::State;
 use crate::{Errno, Host, address};
@@ -66,6 +67,9 @@ impl Host {
             let socket = state.descriptors.socket(fd)?;
             // A negative one is as large as may be, for Linux.
             let backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
+            let mut options = *state.sockets.options(socket)?;
+            state.defaults.fast_open.prepare_listener(&mut options, backlog);
+            state.sockets.set_options(socket, options)?;
             Ok(state.sockets.listen(socket, backlog, &state.link)?)
         })
     }
@@ -105,6 +109,11 @@ impl Host {
         {
             return begun;
         }
+        self.wait_until_open(fd, patience)
+    }
+
+    /// Waits for the end of an attempt to connect.
+    fn wait_until_open(&self, fd: i32, patience: Patience) -> Result<(), Errno> {
         let outcome = self.wait(patience, |state| {
             let socket = state.descriptors.socket(fd)?;
             state.sockets.outcome(socket).map_err(|fault| match fault {
@@ -117,12 +126,50 @@ impl Host {
 
     /// Writes. `flags` are those of `send`.
     pub fn send(&self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize, Errno> {
-        if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+        self.send_to(fd, bytes, flags, None)
+    }
+
+    /// The same with an address, to which MSG_FASTOPEN connects.
+    pub fn send_to(
+        &self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        sockaddr: Option<&[u8]>,
+    ) -> Result<usize, Errno> {
+        if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let has_more = flags & libc::MSG_MORE != 0;
+        let has_flag = flags & libc::MSG_FASTOPEN != 0;
         let patience = self.patience(fd, flags, |descriptor| descriptor.send_timeout_ns)?;
-        let mut sent = 0;
+        let begun = self.call(|state| {
+            let socket = state.descriptors.socket(fd)?;
+            let is_patient = patience != Patience::None;
+            state.begin_to_send(socket, bytes, sockaddr, has_flag, is_patient)
+        })?;
+        let sent = match begun {
+            Begun::Connected => 0,
+            Begun::Queued => return Ok(bytes.len()),
+            Begun::Connecting(0) if patience == Patience::None => return Err(Errno::EINPROGRESS),
+            Begun::Connecting(sent) if patience == Patience::None => return Ok(sent),
+            Begun::Connecting(sent) => match self.wait_until_open(fd, patience) {
+                Err(Errno::EINPROGRESS) if sent > 0 => return Ok(sent),
+                outcome => outcome.map(|()| sent)?,
+            },
+        };
+        self.send_rest(fd, bytes, flags, sent, patience)
+    }
+
+    /// Writes what is behind the first `sent` of `bytes`.
+    fn send_rest(
+        &self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        mut sent: usize,
+        patience: Patience,
+    ) -> Result<usize, Errno> {
+        let has_more = flags & libc::MSG_MORE != 0;
         let result = self.wait(patience, |state| {
             let socket = state.descriptors.socket(fd)?;
             loop {

@@ -1,6 +1,6 @@
 //! What is done as FreeBSD does it, for scripts that compare; and the options of a SYN as it lays
 //! them out, byte by byte: MSS, window scale, SACK permitted, timestamps, each behind the NOPs that
-//! align it, and the end.
+//! align it, Fast Open, and the end.
 
 use std::num::NonZeroU32;
 
@@ -37,6 +37,10 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     variants.cwr_when_resent = is_freebsd;
     variants.fin_despite_unread = is_freebsd;
     variants.fin_with_syn = is_freebsd;
+    variants.experimental_fast_open = !is_freebsd;
+    variants.cookie_of_peer = is_freebsd;
+    variants.late_syn_ack = is_freebsd;
+    variants.wary_of_fast_open = is_freebsd;
 }
 
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.
@@ -58,6 +62,11 @@ pub(crate) fn lay_out(options: &Options, place: &mut [u8]) {
         bytes.extend([8, 10]);
         bytes.extend(timestamps.value.to_be_bytes());
         bytes.extend(timestamps.echo.to_be_bytes());
+    }
+    if let Some(option) = options.fast_open() {
+        let cookie = option.cookie.as_deref().unwrap_or_default();
+        bytes.extend([34, 2 + cookie.len() as u8]);
+        bytes.extend(cookie);
     }
     bytes.resize(place.len(), END);
     place.copy_from_slice(&bytes);

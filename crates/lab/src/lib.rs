@@ -18,6 +18,7 @@ mod address;
 mod calls;
 mod descriptors;
 mod errno;
+mod fast_open;
 mod freebsd;
 mod host;
 mod network;

@@ -3,16 +3,18 @@
 use std::num::NonZeroU32;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
-use clearway_tcp::{Congestion, Family, IpFields, Socket, SocketOptions};
+use clearway_tcp::{Congestion, Family, FastOpen, IpFields, Socket, SocketOptions};
 use clearway_wire::Ecn;
 
 use crate::state::State;
-use crate::{Errno, Host, tcp_info};
+use crate::{Errno, Host, fast_open, tcp_info};
 
 /// Of Linux, `asm-generic/socket.h` and `linux/tcp.h`, and not in `libc` for all targets.
 const SO_MEMINFO: i32 = 55;
 const SO_RCVBUFFORCE: i32 = 33;
 const SO_SNDBUFFORCE: i32 = 32;
+const TCP_FASTOPEN_KEY: i32 = 33;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 /// Of FreeBSD, `netinet/tcp.h`: how long an attempt to connect may take.
 const TCP_KEEPINIT: i32 = 128;
 
@@ -78,6 +80,13 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => {
             state.sockets.set_quick_acks(socket, number(value)? != 0);
         }
+        (
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN
+            | libc::TCP_FASTOPEN_CONNECT
+            | TCP_FASTOPEN_KEY
+            | TCP_FASTOPEN_NO_COOKIE,
+        ) => set_fast_open(state, socket, name, value)?,
         _ => {
             if (level, name) == (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) {
                 // Told again as it was set: 0 is "as the host has it".
@@ -93,6 +102,29 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
         }
     }
     Ok(())
+}
+
+/// What Linux and FreeBSD have for Fast Open: before there is a connection.
+fn set_fast_open(state: &mut State, socket: Socket, name: i32, value: &[u8]) -> Result<(), Errno> {
+    if state.sockets.status(socket).is_some() {
+        return Err(Errno::EINVAL);
+    }
+    let (fast_open, is_freebsd) = (state.defaults.fast_open, state.defaults.habits.is_freebsd);
+    let mut options = *state.sockets.options(socket)?;
+    let switch = || {
+        let value = number(value)?;
+        within((0..=1).contains(&value), value).map(|value| value != 0)
+    };
+    match name {
+        TCP_FASTOPEN_KEY => options.fast_open_keys = Some(fast_open::keys_of(value)?),
+        libc::TCP_FASTOPEN_CONNECT if !fast_open.has(fast_open::CLIENT) => {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        libc::TCP_FASTOPEN_CONNECT => options.defers_connect = switch()?,
+        TCP_FASTOPEN_NO_COOKIE => options.settings.fast_open.without_cookies = switch()?,
+        _ => fast_open.set_option(&mut options, number(value)?, is_freebsd)?,
+    }
+    Ok(state.sockets.set_options(socket, options)?)
 }
 
 fn set_option(
@@ -212,6 +244,7 @@ fn get(state: &mut State, fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Err
             state.sockets.take_error(socket)?.map_or(0, |fault| Errno::from(fault).0)
         }
         (libc::IPPROTO_TCP, libc::TCP_INFO) => return Ok(info(state, socket)),
+        (libc::IPPROTO_TCP, TCP_FASTOPEN_KEY) => return fast_open_keys(state, socket),
         // Linux has some for Vegas, DCTCP and BBR.
         (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => return Ok(Vec::new()),
         (libc::SOL_SOCKET, SO_MEMINFO) => return memory_info(state, socket),
@@ -312,8 +345,22 @@ fn tcp_option(
         libc::TCP_DEFER_ACCEPT => seconds_of(settings.defer_accept),
         libc::TCP_WINDOW_CLAMP => settings.receive_buffer_bytes as i32,
         libc::TCP_QUICKACK => 1,
+        // TF_FASTOPEN, as FreeBSD tells it.
+        libc::TCP_FASTOPEN if state.defaults.habits.is_freebsd => match settings.fast_open {
+            FastOpen { connects: false, pending_max: 0, .. } => 0,
+            _ => i32::MIN,
+        },
+        libc::TCP_FASTOPEN => settings.fast_open.pending_max.into(),
+        libc::TCP_FASTOPEN_CONNECT => options.defers_connect.into(),
+        TCP_FASTOPEN_NO_COOKIE => settings.fast_open.without_cookies.into(),
         _ => return Err(Errno::ENOPROTOOPT),
     })
+}
+
+fn fast_open_keys(state: &State, socket: Socket) -> Result<Vec<u8>, Errno> {
+    let keys = state.sockets.options(socket)?.fast_open_keys;
+    let keys = keys.unwrap_or_else(|| state.defaults.fast_open.keys());
+    Ok([Some(keys.current), keys.previous].into_iter().flatten().flatten().collect())
 }
 
 /// SK_MEMINFO_VARS words of Linux's `sock_diag`: what waits to be read, the buffers, what waits to

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use clearway_base::{MICROSECOND, SECOND};
 use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
+use crate::fast_open::{CLIENT, FastOpen, SERVER};
 use crate::network::Habits;
 use crate::state::State;
 use crate::{Errno, freebsd};
@@ -16,6 +17,7 @@ pub(crate) struct Defaults {
     pub(crate) config: Config,
     pub(crate) mtu: u16,
     pub(crate) habits: Habits,
+    pub(crate) fast_open: FastOpen,
     /// Linux's number of what is one choice here.
     early_retrans: i64,
 }
@@ -25,11 +27,14 @@ impl Default for Defaults {
         let mut options = SocketOptions::default();
         // A write is one extent: programs may write byte by byte.
         options.settings.send_extents_max = 1 << 20;
+        // As Linux has it.
+        options.settings.variants.experimental_fast_open = true;
         Self {
             options,
             config: Config::default(),
             mtu: 1500,
             habits: Habits::default(),
+            fast_open: FastOpen::default(),
             early_retrans: 3,
         }
     }
@@ -75,6 +80,7 @@ const TIMES: (i64, i64) = (1, u8::MAX as i64);
 const US: (i64, i64) = (1, 86_400_000_000);
 const SECONDS: (i64, i64) = (1, 86_400);
 const PORT: (i64, i64) = (1, 65_535);
+const WORD: (i64, i64) = (0, u32::MAX as i64);
 const NUMBER: (i64, i64) = (-1, u32::MAX as i64);
 
 settings! {
@@ -105,6 +111,19 @@ settings! {
             1 => Cookies::UnderFlood,
             _ => Cookies::Always,
         };
+    tcp_fastopen WORD, "TCP Fast Open, bits of Linux's: see below",
+        |it| it.fast_open.bits.into(), |it, value| it.fast_open.bits = value as u32;
+    tcp_fastopen_cookies (0, 65_536), "peers whose cookies are kept; with 0 all are forgotten",
+        |it| it.config.fast_open_peers_max.into(),
+        |it, value| it.config.fast_open_peers_max = value as u32;
+    tcp_fastopen_key_0 WORD, "tcp_fastopen_key: the first of its four words",
+        |it| it.fast_open.key[0].into(), |it, value| it.fast_open.key[0] = value as u32;
+    tcp_fastopen_key_1 WORD, "the second",
+        |it| it.fast_open.key[1].into(), |it, value| it.fast_open.key[1] = value as u32;
+    tcp_fastopen_key_2 WORD, "the third",
+        |it| it.fast_open.key[2].into(), |it, value| it.fast_open.key[2] = value as u32;
+    tcp_fastopen_key_3 WORD, "the last",
+        |it| it.fast_open.key[3].into(), |it, value| it.fast_open.key[3] = value as u32;
     tcp_syn_retries TIMES, "how often a SYN is sent again",
         |it| it.options.settings.syn_retries.into(),
         |it, value| it.options.settings.syn_retries = value as u8;
@@ -185,6 +204,10 @@ settings! {
         |it| it.config.ports.1.into(), |it, value| it.config.ports.1 = value as u16;
     freebsd SWITCH, "what RFCs leave open is as with FreeBSD, see below",
         |it| it.habits.is_freebsd.into(), |it, value| freebsd::choose(it, value != 0);
+    fastopen_client_enable SWITCH, "the same as bit 1 of tcp_fastopen",
+        |it| it.fast_open.has(CLIENT).into(), |it, value| it.fast_open.set(CLIENT, value != 0);
+    fastopen_server_enable SWITCH, "the same as bit 2 of tcp_fastopen",
+        |it| it.fast_open.has(SERVER).into(), |it, value| it.fast_open.set(SERVER, value != 0);
     insecure_rst SWITCH, "a reset anywhere in the window counts, as RFC 793 had it",
         |it| it.options.settings.variants.reset_in_window.into(),
         |it, value| it.options.settings.variants.reset_in_window = value != 0;
@@ -235,7 +258,12 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
     (setting.set)(&mut state.defaults, value);
     state.link.set_mtu(state.defaults.mtu);
     state.link.set_habits(state.defaults.habits);
-    state.sockets.stack_mut().set_config(state.defaults.config);
+    let stack = state.sockets.stack_mut();
+    stack.set_config(state.defaults.config);
+    stack.set_fast_open_keys(state.defaults.fast_open.keys());
+    if !state.defaults.fast_open.has(CLIENT) {
+        stack.forget_fast_open_peers();
+    }
     Ok(())
 }
 

@@ -56,7 +56,8 @@ const SOCKETS_MAX: u32 = 1 << 16;
 impl State {
     pub(crate) fn new(start: Time, seed: u64, secret: [u8; 16]) -> Self {
         let defaults = Defaults::default();
-        let stack = Stack::new(defaults.config, start, seed, secret);
+        let mut stack = Stack::new(defaults.config, start, seed, secret);
+        stack.set_fast_open_keys(defaults.fast_open.keys());
         Self {
             now: start,
             sockets: Sockets::new(stack, SOCKETS_MAX),

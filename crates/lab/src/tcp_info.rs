@@ -48,12 +48,13 @@ pub(crate) fn emit(info: &Info) -> Vec<u8> {
     };
     bytes[2] = info.retries;
     bytes[4] = info.rto_doublings;
-    // TCPI_OPT_TIMESTAMPS, _SACK, _WSCALE, _ECN.
+    // TCPI_OPT_TIMESTAMPS, _SACK, _WSCALE, _ECN, and _SYN_DATA.
     let scales = info.window_scales != (0, 0);
     bytes[5] = u8::from(info.timestamps)
         | u8::from(info.sack) << 1
         | u8::from(scales) << 2
-        | u8::from(info.ecn) << 3;
+        | u8::from(info.ecn) << 3
+        | u8::from(info.syn_had_data) << 5;
     bytes[6] = info.window_scales.0 & 0xf | info.window_scales.1 << 4;
     let segment_bytes = u64::from(info.segment_bytes.max(1));
     let segments = |of: u64| of.div_ceil(segment_bytes);

@@ -790,7 +790,7 @@ cases! {
         peer 6001; < SEW 0:0(0) win 1000; > S. 0:0(0) ack 1";
 
     what_is_not_there: established() => "
-        option 4 fastopen 1 = ENOPROTOOPT; get_option 4 fastopen = ENOPROTOOPT";
+        option 4 nodelayed 1 = ENOPROTOOPT; get_option 4 nodelayed = ENOPROTOOPT";
 
     // Many at once.
 

@@ -3,6 +3,8 @@
 //! connection opens, errors of routers, options of sockets that are seen in IP headers, and what
 //! TCP_INFO says of slow start and recovery. `docs/tcp.md` has the table.
 
+#[path = "suites/fast_open.rs"]
+mod fast_open;
 mod script;
 
 use script::{Script, blocking, cases, established, host, host_v6, listening};

@@ -7,6 +7,7 @@ use clearway_base::{MILLISECOND, SECOND};
 use clearway_congestion::Congestion;
 use serde::{Deserialize, Serialize};
 
+use crate::fast_open::PEERS_MAX;
 use crate::variants::Variants;
 
 /// What is set for a whole [`crate::Stack`]. Its memory is bounded by the sum of its tables.
@@ -28,6 +29,8 @@ pub struct Config {
     pub syn_ack_retries: u8,
     /// When a SYN is answered with a cookie.
     pub cookies: Cookies,
+    /// Peers whose cookies of Fast Open are kept, for connecting.
+    pub fast_open_peers_max: u32,
     /// Answers per second to segments without a connection.
     pub resets_per_s: u32,
     /// The range of source ports that are chosen (RFC 6056, section 3.2).
@@ -61,6 +64,7 @@ impl Default for Config {
             is_time_wait_silent: false,
             syn_ack_retries: 5,
             cookies: Cookies::UnderFlood,
+            fast_open_peers_max: PEERS_MAX,
             resets_per_s: 1000,
             ports: (32768, 60999),
             isn: None,
@@ -96,6 +100,8 @@ pub struct Settings {
     pub sack: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
+    /// Data with a SYN (RFC 7413).
+    pub fast_open: FastOpen,
     /// The largest segment, if it is to be less than what the path takes.
     pub segment_bytes_max: Option<u16>,
     /// What the IP headers of its packets say: IP_TTL and IP_TOS, IPV6_UNICAST_HOPS and
@@ -141,6 +147,21 @@ pub struct Settings {
     pub unused_window: UnusedWindow,
     /// Which congestion control.
     pub congestion: Congestion,
+}
+
+/// TCP Fast Open (RFC 7413), which is off unless it is asked for: data of a SYN comes to the app
+/// twice if the SYN does, so an app has to bear that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastOpen {
+    /// To connect: the SYN asks for a cookie, or has the one that is known; then it has data, too,
+    /// as much as is given to be sent before it leaves.
+    pub connects: bool,
+    /// To listen: connections that may be open to the app before their handshake is over. None if
+    /// it is 0; never more than the backlog.
+    pub pending_max: u16,
+    /// Cookies are neither asked for nor wanted from others. Anybody can then have a listener send
+    /// to whom he likes (RFC 7413, section 5.2), so it is for networks where addresses are true.
+    pub without_cookies: bool,
 }
 
 /// What can be set of the IP header of a packet.
@@ -209,6 +230,7 @@ impl Default for Settings {
             timestamps: true,
             sack: true,
             ecn: false,
+            fast_open: FastOpen::default(),
             segment_bytes_max: None,
             ip: IpFields::default(),
             ack_delay_ns: 40 * MILLISECOND,

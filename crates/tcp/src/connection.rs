@@ -4,8 +4,8 @@
 //! `shutdown`, ...) change the state; then `poll_transmit` until it gives nothing; then
 //! `next_timeout`. What has changed for the app is in `take_readiness`.
 //!
-//! Here are the state itself and what the app asks; `open` is the handshake, `receive` judges
-//! segments, `acknowledged` is what acknowledgements do, `transmit` makes segments, `timeouts` is
+//! Here are the state itself and what the app asks; `open` is the handshake, `early` what is sent and
+//! taken before that is over (Fast Open), `receive` judges segments, `acknowledged` is what acknowledgements do, `transmit` makes segments, `timeouts` is
 //! what happens by itself, `icmp` what routers say, `path` what the path takes, `validated` what
 //! becomes of a window that is not used.
 
@@ -36,6 +36,7 @@ use crate::tlp::TailProbe;
 use crate::validation::Validation;
 
 mod acknowledged;
+mod early;
 mod icmp;
 mod info;
 mod open;
@@ -46,6 +47,7 @@ mod timeouts;
 mod transmit;
 mod validated;
 
+pub(crate) use early::Attempt;
 pub use icmp::IcmpError;
 pub use info::{Info, Status};
 pub(crate) use open::{Accepted, Connecting};
@@ -123,6 +125,12 @@ pub(crate) struct Connection {
     /// A SYN, or a SYN-ACK, is to be sent; when it was, and how often again.
     syn_due: bool,
     syn_sent: Option<Time>,
+    /// What Fast Open has to do with the handshake, until that is over.
+    attempt: Option<Box<Attempt>>,
+    /// Data goes both ways, though this end's SYN is not acknowledged.
+    is_early: bool,
+    /// Data has come with the first SYN, or has gone with it and was taken.
+    syn_had_data: bool,
     /// A reset is to be sent.
     reset_due: bool,
     /// The app has let go of the connection: nobody reads what still comes.
@@ -233,6 +241,9 @@ impl Connection {
             probe: None,
             syn_due: false,
             syn_sent: None,
+            attempt: None,
+            is_early: false,
+            syn_had_data: false,
             reset_due: false,
             is_closed: false,
             readiness: Readiness::NONE,

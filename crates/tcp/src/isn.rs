@@ -6,6 +6,7 @@ use core::hash::{Hash, Hasher};
 use clearway_base::{MICROSECOND, Time};
 use siphasher::sip::SipHasher24;
 
+use crate::fast_open::FastOpenKeys;
 use crate::tuple::Tuple;
 
 /// The secret of a stack, and what is made with it.
@@ -28,6 +29,7 @@ pub(crate) enum Use {
     PortOffset,
     PortCounter,
     Cookie,
+    FastOpen,
 }
 
 impl Secret {
@@ -44,6 +46,16 @@ impl Secret {
         hasher.write_u8(purpose as u8);
         of.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// What the cookies of Fast Open are made with, unless the owner has keys of its own.
+    pub(crate) fn fast_open_keys(&self) -> FastOpenKeys {
+        let halves = [0_u8, 1].map(|half| self.hash(Use::FastOpen, &half));
+        let mut current = [0; 16];
+        for (place, half) in current.chunks_exact_mut(8).zip(halves) {
+            place.copy_from_slice(&half.to_le_bytes());
+        }
+        FastOpenKeys { current, previous: None }
     }
 
     /// RFC 6528, section 3: "ISN = M + F(localip, localport, remoteip, remoteport, secretkey)",

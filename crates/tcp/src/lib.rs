@@ -18,6 +18,7 @@
 //!                │             │              ├─ rto, prr, cc, timestamps, ecn
 //!                │             │              └─ mtu, search, timers
 //!                ├── listen: half-open connections, cookies
+//!                ├── fast_open: keys, peers
 //!                ├── time_wait
 //!                └── deadlines: when each is to be looked at
 //! ```
@@ -33,6 +34,7 @@ mod deadlines;
 mod ecn;
 mod event;
 mod extent;
+mod fast_open;
 mod frto;
 mod isn;
 mod listen;
@@ -66,10 +68,11 @@ mod variants;
 mod ways;
 
 pub use clearway_congestion::Congestion;
-pub use config::{Config, Cookies, IpFields, KeepAlive, Settings, UnusedWindow};
+pub use config::{Config, Cookies, FastOpen, IpFields, KeepAlive, Settings, UnusedWindow};
 pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
+pub use fast_open::{FastOpenKeys, SavedPeer};
 pub use saved::{
     Invalid, Orphan, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen,
     SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,

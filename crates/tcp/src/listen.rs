@@ -13,6 +13,7 @@ use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
 use crate::connection::{Accepted, Arrival, Challenges, Connecting, Transmit};
+use crate::fast_open::FastOpenKeys;
 use crate::isn::{Secret, Use};
 use crate::timestamps::is_before;
 use crate::tuple::{Tuple, bits};
@@ -34,6 +35,13 @@ pub(crate) struct ListenSocket {
     pub(crate) backlog: u32,
     pub(crate) accepted: VecDeque<SlotId>,
     pub(crate) half_open: BTreeSet<SlotId>,
+    /// What its cookies of Fast Open are made with, if not with the stack's keys.
+    pub(crate) keys: Option<FastOpenKeys>,
+    /// How many connections are open early: the app has them, or they wait for it, and their
+    /// handshake is not over.
+    pub(crate) early: u32,
+    /// Those that were reset before it was, each until when it counts.
+    pub(crate) reset_early: VecDeque<Time>,
 }
 
 /// What is kept of a stranger that has sent a SYN.
@@ -85,6 +93,9 @@ impl ListenSocket {
             backlog: backlog.max(1),
             accepted: VecDeque::new(),
             half_open: BTreeSet::new(),
+            keys: None,
+            early: 0,
+            reset_early: VecDeque::new(),
         }
     }
 
@@ -101,6 +112,16 @@ impl ListenSocket {
     /// True if no more can wait to be accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.accepted.len() >= self.backlog as usize
+    }
+
+    /// True if one more may be open early. RFC 7413, section 5.1: one that was reset counts for a
+    /// while, since whoever sends SYNs for others can reset them, too.
+    pub(crate) fn may_open_early(&mut self, now: Time) -> bool {
+        while self.reset_early.front().is_some_and(|until| *until <= now) {
+            self.reset_early.pop_front();
+        }
+        let count = self.early as usize + self.reset_early.len();
+        count < u32::from(self.settings.fast_open.pending_max).min(self.backlog) as usize
     }
 
     /// True if what it has answered can be another's: what peers have been told holds there, too.

@@ -142,6 +142,10 @@ impl Receive {
         self.next
     }
 
+    pub(crate) const fn first(&self) -> u64 {
+        self.first
+    }
+
     pub(crate) const fn window(&self) -> u64 {
         self.edge.saturating_sub(self.next)
     }

@@ -20,10 +20,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::{IpFields, Settings};
 use crate::event::End;
 use crate::extent::Extent;
+use crate::fast_open::{FastOpenKeys, SavedPeer};
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 9;
+pub const SAVED_VERSION: u32 = 10;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,13 @@ pub struct Saved {
     pub half_open: Vec<SavedHalfOpen>,
     /// What guards its ports.
     pub time_waits: Vec<SavedTimeWait>,
+    /// What is known of peers for Fast Open.
+    pub peers: Vec<SavedPeer>,
+    /// What cookies of Fast Open are made with.
+    pub keys: FastOpenKeys,
+    /// Connections that an app has, or that wait for it, although their handshake is not over, each
+    /// with its listener.
+    pub early: Vec<(SlotId, SlotId)>,
 }
 
 /// A listener.
@@ -63,6 +71,10 @@ pub struct SavedListener {
     pub accepted: Vec<SlotId>,
     /// Until when cookies may come back.
     pub cookies_until: Time,
+    /// What its cookies of Fast Open are made with, if not with the stack's keys.
+    pub keys: Option<FastOpenKeys>,
+    /// Those that were reset before their handshake was over, each until when it counts.
+    pub reset_early: Vec<Time>,
 }
 
 /// A connection that a stranger has begun to open.
@@ -156,6 +168,10 @@ pub struct SavedConnection {
     pub is_closed: bool,
     /// See `is_closed`.
     pub reset_due: bool,
+    /// Data goes both ways, though its handshake may not be over (RFC 7413).
+    pub is_early: bool,
+    /// Data has come with the first SYN, or has gone with it and was taken.
+    pub syn_had_data: bool,
     /// What the owner has not been told: the bits of [`crate::Readiness`].
     pub readiness: u8,
     /// What is agreed on.

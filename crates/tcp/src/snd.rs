@@ -240,6 +240,14 @@ impl Send {
         self.is_hurried = true;
     }
 
+    /// The peer's SYN has offered a window, and this end's is not acknowledged yet: it takes a
+    /// number in front of the window, and holds nothing back.
+    pub(crate) fn open_early(&mut self, start: u64, window: u16) {
+        self.update_window(start, self.una, window, false);
+        self.window += 1;
+        self.small_end = self.una as u32;
+    }
+
     /// There will be no more.
     pub(crate) const fn finish(&mut self) {
         self.fin = true;

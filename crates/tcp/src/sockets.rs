@@ -9,7 +9,7 @@
 //! ```text
 //!            ┌─listen──▶ Listening ──accept──▶ (another one) Connected
 //!   Idle ────┤
-//!     ▲      └─connect─▶ Connected ──close──▶ on its own until all is sent, then gone
+//!     ▲      └─connect─▶ (Deferred ─▶) Connected ──close──▶ on its own until all is sent, then gone
 //!     └── refused, or disconnected ──┘
 //! ```
 //!
@@ -139,6 +139,7 @@ impl Sockets {
         let entry = self.entry(socket)?;
         let mut ready = match entry.phase {
             Phase::Idle => Ready::of_idle(entry.has_failed),
+            Phase::Deferred(_) => Ready { is_writable: true, ..Ready::default() },
             Phase::Listening(listener, _) => Ready::of_listener(self.stack.acceptable(listener)),
             Phase::Connected(key) => {
                 let status = self.stack.status(key).ok_or(Fault::Unknown)?;
@@ -291,10 +292,11 @@ impl Sockets {
     fn apply(&mut self, socket: Socket) -> Result<(), Fault> {
         let entry = self.entry(socket)?;
         match entry.phase {
-            Phase::Idle => {}
+            Phase::Idle | Phase::Deferred(_) => {}
             Phase::Listening(listener, backlog) => {
-                let settings = entry.options.of_listener();
+                let (settings, keys) = (entry.options.of_listener(), entry.options.fast_open_keys);
                 self.stack.set_listener(listener, backlog, settings);
+                self.stack.set_listener_keys(listener, keys);
             }
             Phase::Connected(key) => {
                 let settings = entry.options.of_connection(entry.has_more);
@@ -325,7 +327,7 @@ fn is_over(status: &Status) -> bool {
 }
 
 fn is_opening(status: &Status) -> bool {
-    matches!(status.state, State::SynSent | State::SynReceived)
+    matches!(status.state, State::SynSent | State::SynReceived) && !status.is_early
 }
 
 /// True if a connection has ended as both ends wanted it to.

@@ -12,6 +12,7 @@
 //! | this file | whose a segment is; what becomes of what is over |
 //! | `connections`, `listeners`, `half_open`, `answers` | who there is, and what each has to do |
 //! | `calls`, `listening` | what apps ask |
+//! | `fast_open` | data before a handshake is over |
 //! | `paths` | what routers have said, for connections that open later |
 //! | `strangers` | segments without a connection |
 //! | `sharing` | whose a segment is, where several stacks have a port |
@@ -19,7 +20,7 @@
 //! | `counters`, `error` | what is counted, and why calls fail |
 
 use core::net::SocketAddr;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use clearway_base::{Random, SlotId, Time};
 
@@ -27,6 +28,7 @@ use crate::config::Config;
 use crate::connection::{Arrival, Connection, IcmpError, Reply, Transmit};
 use crate::event::Readiness;
 use crate::extent::Memory;
+use crate::fast_open::{FastOpenKeys, Peers};
 use crate::isn::Secret;
 use crate::ports::Ports;
 use crate::state::State;
@@ -39,6 +41,7 @@ mod calls;
 mod connections;
 mod counters;
 mod error;
+mod fast_open;
 mod half_open;
 mod listeners;
 mod listening;
@@ -80,8 +83,20 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Connection(SlotId),
+    /// A connection whose handshake is not over, and Fast Open has to do with it.
+    Attempt(SlotId),
     HalfOpen(SlotId),
     TimeWait(SlotId),
+}
+
+impl Entry {
+    /// The connection that it is, if it is one.
+    const fn connection(self) -> Option<SlotId> {
+        match self {
+            Self::Connection(key) | Self::Attempt(key) => Some(key),
+            Self::HalfOpen(_) | Self::TimeWait(_) => None,
+        }
+    }
 }
 
 /// TCP, of one engine.
@@ -99,6 +114,11 @@ pub struct Stack {
     ports: Ports,
     answers: Answers,
     paths: Paths,
+    /// What is known of peers for Fast Open, and what cookies of listeners are made with.
+    peers: Peers,
+    keys: FastOpenKeys,
+    /// The listeners of connections that are open early.
+    early: BTreeMap<SlotId, SlotId>,
     counters: Counters,
 }
 
@@ -112,8 +132,10 @@ impl Stack {
     #[must_use]
     pub fn new(config: Config, now: Time, seed: u64, secret: [u8; 16]) -> Self {
         let hashing = Hashing::new(secret.map(|byte| byte ^ 0x5a));
+        let secret = Secret::new(secret);
         Self {
-            secret: Secret::new(secret),
+            keys: secret.fast_open_keys(),
+            secret,
             random: Random::new(seed),
             table: HashMap::with_hasher(hashing),
             connections: Connections::new(config.connections_max),
@@ -123,6 +145,8 @@ impl Stack {
             ports: Ports::new(config.ports),
             answers: Answers::new(now),
             paths: Paths::default(),
+            peers: Peers::new(config.fast_open_peers_max),
+            early: BTreeMap::new(),
             counters: Counters::default(),
             config,
         }
@@ -140,6 +164,7 @@ impl Stack {
             self.ports = Ports::new(config.ports);
         }
         self.time_waits.set_duration(config.time_wait_ns);
+        self.peers.set_max(config.fast_open_peers_max);
         self.config = config;
     }
 
@@ -184,8 +209,9 @@ impl Stack {
         let tuple = Tuple::new(arrival.to, arrival.from);
         match self.table.get(&tuple).copied() {
             Some(Entry::Connection(key)) => self.handle_own(now, key, arrival, memory),
+            Some(Entry::Attempt(key)) => self.handle_attempt(now, key, tuple, arrival, memory),
             Some(Entry::HalfOpen(key)) => self.handle_half_open(now, key, arrival, memory),
-            Some(Entry::TimeWait(key)) => self.handle_time_wait(now, key, arrival),
+            Some(Entry::TimeWait(key)) => self.handle_time_wait(now, key, arrival, memory),
             None => self.handle_stranger(now, tuple, arrival, memory),
         }
     }
@@ -210,8 +236,8 @@ impl Stack {
         remote: SocketAddr,
         sequence: u32,
     ) {
-        let Some(Entry::Connection(key)) = self.table.get(&Tuple::new(local, remote)).copied()
-        else {
+        let entry = self.table.get(&Tuple::new(local, remote)).copied();
+        let Some(key) = entry.and_then(Entry::connection) else {
             return;
         };
         let mut narrowed = None;
@@ -322,8 +348,10 @@ impl Stack {
     }
 
     fn insert(&mut self, tuple: Tuple, connection: Connection) -> Option<SlotId> {
+        let is_attempt = connection.is_attempt();
         let key = self.connections.insert(connection)?;
-        self.table.insert(tuple, Entry::Connection(key));
+        let entry = if is_attempt { Entry::Attempt(key) } else { Entry::Connection(key) };
+        self.table.insert(tuple, entry);
         Some(key)
     }
 
@@ -335,12 +363,17 @@ impl Stack {
         }
         let Some(connection) = self.connections.get(key) else { return };
         let tuple = Tuple::new(connection.local(), connection.remote());
-        if self.table.get(&tuple) != Some(&Entry::Connection(key)) {
+        let entry = self.table.get(&tuple).copied();
+        if entry.and_then(Entry::connection) != Some(key) {
             return;
         }
+        let remains = (connection.state() == State::TimeWait).then(|| connection.remains());
+        if entry == Some(Entry::Attempt(key)) {
+            self.end_early(now, key);
+        }
         self.table.remove(&tuple);
-        if connection.state() == State::TimeWait {
-            let (waiting, gone) = self.time_waits.insert(now, tuple, connection.remains());
+        if let Some(remains) = remains {
+            let (waiting, gone) = self.time_waits.insert(now, tuple, remains);
             if let Some(gone) = gone {
                 self.table.remove(&gone);
                 self.counters.time_wait_dropped += 1;

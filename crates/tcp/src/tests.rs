@@ -3,6 +3,7 @@
 mod attacks;
 mod chaos;
 mod closing;
+mod fast_open;
 mod kernel;
 mod loss;
 mod opening;

@@ -39,4 +39,15 @@ pub struct Variants {
     /// Who closes a connection with something unread sends a FIN. RFC 9293, section 3.6.1, has a
     /// reset (SHLD-3).
     pub fin_despite_unread: bool,
+    /// The experimental option that drafts of RFC 7413 had is understood, and tried once with peers
+    /// that do not answer the other.
+    pub experimental_fast_open: bool,
+    /// A listener's cookies are of the peer's address alone, and each answer to one has it again.
+    pub cookie_of_peer: bool,
+    /// What a listener has to say to a SYN with data waits as an acknowledgement does, and has what
+    /// the app sends meanwhile with it.
+    pub late_syn_ack: bool,
+    /// Who gives no cookie when asked for one, or takes no data and gives no other cookie, is not
+    /// asked again for 15 minutes.
+    pub wary_of_fast_open: bool,
 }

@@ -27,7 +27,7 @@ mod options;
 mod tests;
 
 pub use flags::Flags;
-pub use options::{Options, SackBlocks, Timestamps};
+pub use options::{Cookie, Extra, FastOpen, Options, SackBlocks, Timestamps};
 
 /// The length of the header without options.
 pub const HEADER_LENGTH: usize = 20;

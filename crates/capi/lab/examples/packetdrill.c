@@ -102,22 +102,20 @@ static ssize_t lab_write(void *u, int fd, const void *data, size_t length) {
 }
 static ssize_t lab_sendto(void *u, int fd, const void *data, size_t length, int flags,
                           const struct sockaddr *address, socklen_t address_length) {
-  (void)address, (void)address_length; /* TCP has a peer already */
-  return lab_send(u, fd, data, length, flags);
+  return told(clearway_lab_sendto(host(u), fd, data, length, flags, address, address_length));
 }
-static ssize_t send_from(void *u, int fd, const struct iovec *iov, int count, int flags) {
-  size_t length = total(iov, count);
+static ssize_t lab_sendmsg(void *u, int fd, const struct msghdr *message, int flags) {
+  size_t length = total(message->msg_iov, message->msg_iovlen);
   char *data = malloc(length + 1), *to = data;
-  for (int i = 0; i < count; i++) to = mempcpy(to, iov[i].iov_base, iov[i].iov_len);
-  ssize_t sent = lab_send(u, fd, data, length, flags);
+  const struct iovec *iov = message->msg_iov;
+  for (size_t i = 0; i < message->msg_iovlen; i++) to = mempcpy(to, iov[i].iov_base, iov[i].iov_len);
+  ssize_t sent = lab_sendto(u, fd, data, length, flags, message->msg_name, message->msg_namelen);
   free(data);
   return sent;
 }
 static ssize_t lab_writev(void *u, int fd, const struct iovec *iov, int count) {
-  return send_from(u, fd, iov, count, 0);
-}
-static ssize_t lab_sendmsg(void *u, int fd, const struct msghdr *message, int flags) {
-  return send_from(u, fd, message->msg_iov, message->msg_iovlen, flags);
+  struct msghdr message = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
+  return lab_sendmsg(u, fd, &message, 0);
 }
 
 static int lab_fcntl(void *u, int fd, int command, ...) {

@@ -287,10 +287,21 @@ int clearway_lab_connect(int host, int fd, const struct sockaddr *address, sockl
 
 /**
  * send(2), and write(2) with `flags` of 0: waits, unless the socket is SOCK_NONBLOCK or `flags`
- * has MSG_DONTWAIT. MSG_MORE and MSG_EOR work; MSG_OOB and MSG_FASTOPEN are refused. How many bytes
- * were taken.
+ * has MSG_DONTWAIT. MSG_MORE and MSG_EOR work; MSG_OOB is refused. How many bytes were taken.
  */
 int64_t clearway_lab_send(int host, int fd, const void *data, size_t length, int flags);
+
+/**
+ * sendto(2), and sendmsg(2) with what its buffers have: the same as `clearway_lab_send` with an
+ * address, to which MSG_FASTOPEN connects. Without that flag it means nothing, but with `freebsd`.
+ */
+int64_t clearway_lab_sendto(int host,
+                            int fd,
+                            const void *data,
+                            size_t length,
+                            int flags,
+                            const struct sockaddr *address,
+                            socklen_t address_length);
 
 /**
  * recv(2), and read(2) with `flags` of 0: waits, unless the socket is SOCK_NONBLOCK or `flags` has

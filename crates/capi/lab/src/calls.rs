@@ -81,8 +81,7 @@ pub unsafe extern "C" fn clearway_lab_connect(
 }
 
 /// send(2), and write(2) with `flags` of 0: waits, unless the socket is SOCK_NONBLOCK or `flags`
-/// has MSG_DONTWAIT. MSG_MORE and MSG_EOR work; MSG_OOB and MSG_FASTOPEN are refused. How many bytes
-/// were taken.
+/// has MSG_DONTWAIT. MSG_MORE and MSG_EOR work; MSG_OOB is refused. How many bytes were taken.
 ///
 /// # Safety
 /// `data` points to `length` readable bytes.
@@ -97,6 +96,33 @@ pub unsafe extern "C" fn clearway_lab_send(
     long_call_of(host, |host| {
         // SAFETY: the caller's promise.
         host.send(fd, unsafe { bytes(data, length) }?, flags).map(|count| count as i64)
+    })
+}
+
+/// sendto(2), and sendmsg(2) with what its buffers have: the same as `clearway_lab_send` with an
+/// address, to which MSG_FASTOPEN connects. Without that flag it means nothing, but with `freebsd`.
+///
+/// # Safety
+/// `data` points to `length` readable bytes, `address` is null or points to `address_length` ones.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_lab_sendto(
+    host: c_int,
+    fd: c_int,
+    data: *const c_void,
+    length: usize,
+    flags: c_int,
+    address: *const libc::sockaddr,
+    address_length: libc::socklen_t,
+) -> i64 {
+    long_call_of(host, |host| {
+        let address = match address.is_null() {
+            true => None,
+            // SAFETY: the caller's promise.
+            false => Some(unsafe { bytes(address.cast(), address_length as usize) }?),
+        };
+        // SAFETY: the caller's promise.
+        let data = unsafe { bytes(data, length) }?;
+        host.send_to(fd, data, flags, address).map(|count| count as i64)
     })
 }
 

@@ -121,6 +121,17 @@ int main(void) {
   CHECK(ifc.send(u, fd, "x", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
   put(TH_ACK, 12, 9, 0);
   CHECK(ifc.close(u, fd) == 0 && ifc.close(u, fd) == -1 && errno == EBADF);
+
+  /* Connects with its first bytes. Nobody has given a cookie, so only a SYN leaves. */
+  struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(5000)};
+  peer.sin_addr.s_addr = inet_addr("192.0.2.1");
+  struct msghdr message = {
+      .msg_name = &peer, .msg_namelen = sizeof peer, .msg_iov = iov, .msg_iovlen = 2};
+  fd = ifc.socket(u, AF_INET, SOCK_STREAM, IPPROTO_TCP);
+  CHECK(ifc.sendmsg(u, fd, &message, MSG_FASTOPEN | MSG_DONTWAIT) == -1 && errno == EINPROGRESS);
+  expect("02 0 0 0", now_us());
+  CHECK(ifc.close(u, fd) == 0);
+
   int fds[2];
   CHECK(ifc.pipe(u, fds) == -1 && errno == ENOSYS);
   ifc.free(u);

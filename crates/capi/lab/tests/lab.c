@@ -98,6 +98,20 @@ static int accepted(void) {
   return connection;
 }
 
+/* Connects with its first bytes. Nobody has given a cookie, so only a SYN leaves. */
+static void sending_to_connect(void) {
+  struct sockaddr_in peer = {.sin_family = AF_INET, .sin_port = htons(5000)};
+  peer.sin_addr.s_addr = inet_addr("192.0.2.1");
+  int fd = clearway_lab_socket(host, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  CHECK(clearway_lab_sendto(host, fd, "x", 1, MSG_FASTOPEN, NULL, 0) == -EDESTADDRREQ);
+  CHECK(clearway_lab_sendto(host, fd, NULL, 1, MSG_FASTOPEN, (void *)&peer, sizeof peer) ==
+        -EFAULT);
+  CHECK(clearway_lab_sendto(host, fd, "x", 1, MSG_FASTOPEN, (void *)&peer, sizeof peer) ==
+        -EINPROGRESS);
+  expect("02 0 0 0");
+  CHECK(clearway_lab_close(host, fd) == 0);
+}
+
 static void calls_that_wait(int fd) {
   pthread_t thread;
   void *result;
@@ -216,6 +230,7 @@ int main(void) {
   sending_and_options(fd);
   many_at_once(fd);
   closing(fd);
+  sending_to_connect();
   destroyed();
   return 0;
 }

@@ -14,6 +14,7 @@
 //! icmp refused seq 0                  an ICMP error of a segment; or `unreachable`, `prohibited`,
 //!                                     `protocol`, `too_big MTU`
 //! ip 64 0                             hop limit and traffic class of the segment that left last
+//! sendto 4 100 5000 fastopen = 100    so many bytes to that port of the peer, with flags
 //! tcp_info 4 snd_cwnd = 10            a field of TCP_INFO
 //! set tcp_sack 0                      a setting of the host; `get time_wait = 1`
 //! ```
@@ -60,12 +61,17 @@ pub(crate) struct Script {
 
 /// A host at port 80 of which nobody listens yet, without any options of TCP.
 pub(crate) fn host() -> Script {
-    Script::new(Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into())
+    host_of("10.0.0.1", "10.0.0.2")
+}
+
+/// The same with other addresses.
+pub(crate) fn host_of(here: &str, there: &str) -> Script {
+    Script::new(here.parse().unwrap(), there.parse().unwrap())
 }
 
 /// The same over IPv6.
 pub(crate) fn host_v6() -> Script {
-    Script::new("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap())
+    host_of("fd00::1", "fd00::2")
 }
 
 /// One that listens with descriptor 3; calls do not wait.
@@ -232,7 +238,8 @@ impl Script {
             self.ports[0] = repr.source_port;
         }
         let length = view.payload().len() as u32;
-        for (at, has) in (repr.sequence..).zip(view.payload()) {
+        let first = repr.sequence + u32::from(repr.flags.contains(Flags::SYN));
+        for (at, has) in (first..).zip(view.payload()) {
             assert_eq!(*has, byte(at), "at \"{}\": the byte at {at}", self.line);
         }
         let end = repr.sequence.wrapping_add(length);
@@ -247,8 +254,9 @@ impl Script {
         shown.extend(options.timestamps.map(|it| format!("TS val {} ecr {}", it.value, it.echo)));
         shown.extend(options.window_scale.map(|scale| format!("wscale {scale}")));
         let block = |(start, end): &(u32, u32)| format!("{start}:{end}");
-        let blocks: Vec<String> = options.sack.iter().map(block).collect();
+        let blocks: Vec<String> = options.sack().iter().map(block).collect();
         shown.extend((!blocks.is_empty()).then(|| format!("sack {}", blocks.join(" "))));
+        shown.extend(options.fast_open().map(show_fast_open));
         format!("{line} win {} <{}>", repr.window, shown.join(","))
     }
 
@@ -290,10 +298,17 @@ impl Script {
                     repr.options.maximum_segment_size = Some(self.number(bytes) as u16);
                 }
                 ["sack", ref blocks @ ..] => {
+                    let mut sack = tcp::SackBlocks::NONE;
                     for (start, end) in blocks.iter().filter_map(|block| block.split_once(':')) {
                         let (start, end) = (self.number(start), self.number(end));
-                        repr.options.sack.push(start as u32, end as u32);
+                        sack.push(start as u32, end as u32);
                     }
+                    repr.options.extra = sack.into();
+                }
+                [kind @ ("FO" | "FOEXP"), ref cookie @ ..] => {
+                    let cookie = cookie.first().map(|hex| self.cookie(hex));
+                    let is_experimental = kind == "FOEXP";
+                    repr.options.extra = tcp::FastOpen { cookie, is_experimental }.into();
                 }
                 ["sackOK"] => repr.options.sack_permitted = true,
                 ["wscale", scale] => repr.options.window_scale = Some(self.number(scale) as u8),
@@ -306,10 +321,15 @@ impl Script {
         }
         let mut segment = vec![0; repr.length()];
         repr.emit(&mut segment);
-        segment.extend((start..).take(length as usize).map(byte));
+        let first = start + u32::from(flags.contains(Flags::SYN));
+        segment.extend((first..).take(length as usize).map(byte));
         let [here, there] = self.addresses;
         tcp::fill_checksum(&mut segment, sum(there, here));
         self.put(&packet(there, here, protocol::TCP, &segment));
+    }
+
+    fn cookie(&self, hex: &str) -> tcp::Cookie {
+        tcp::Cookie::new(&hex_bytes(hex)).unwrap_or_else(|| self.fail("a cookie"))
     }
 
     fn put(&mut self, packet: &[u8]) {
@@ -386,7 +406,10 @@ impl Script {
                 return self.icmp(kind, mtu, sequence);
             }
             ["set", name, value] => {
-                let value = self.number(value);
+                let value = match value.strip_prefix("0x") {
+                    Some(hex) => i64::from_str_radix(hex, 16).expect("hexadecimal digits"),
+                    None => self.number(value),
+                };
                 return self.host.set(name, value).expect("a setting");
             }
             ["get", name] => self.host.get(name),
@@ -415,13 +438,18 @@ impl Script {
         if Some(has.as_str()) != expected {
             self.fail(&format!("it is {has}"));
         }
+        if let (["close", fd], Ok(_)) = (&words[..], outcome) {
+            let fd = self.number(fd) as i32;
+            self.written.remove(&fd);
+            self.read.remove(&fd);
+        }
         if let (["read" | "recv", fd, ..], Ok(count)) = (&words[..], outcome)
             && !words.contains(&"peek")
         {
             let fd = self.number(fd) as i32;
             *self.read.entry(fd).or_insert(1) += count as u32;
         }
-        if let (["write" | "send", fd, ..], Ok(count)) = (&words[..], outcome) {
+        if let (["write" | "send" | "sendto", fd, ..], Ok(count)) = (&words[..], outcome) {
             let fd = self.number(fd) as i32;
             *self.written.entry(fd).or_insert(1) += count as u32;
         }
@@ -484,8 +512,9 @@ impl Script {
         let number = |at: usize| text.get(at).and_then(|word| word.parse::<i64>().ok());
         let fd = number(0).unwrap_or(-1) as i32;
         let second = number(1).unwrap_or(0);
-        let is_of_bytes = matches!(words[0], "read" | "recv" | "write" | "send");
-        let words_of_flags = text.iter().skip(2).filter(|_| is_of_bytes);
+        let is_of_bytes = matches!(words[0], "read" | "recv" | "write" | "send" | "sendto");
+        let before_flags = if words[0] == "sendto" { 3 } else { 2 };
+        let words_of_flags = text.iter().skip(before_flags).filter(|_| is_of_bytes);
         let flags = words_of_flags.fold(0, |flags, word| flags | flag(word));
         let [here, there] = self.addresses;
         let any: IpAddr = match here {
@@ -514,6 +543,14 @@ impl Script {
             "write" | "send" => {
                 let bytes: Vec<u8> = (written..).take(second as usize).map(byte).collect();
                 host.send(fd, &bytes, flags).map(|count| count as i64)
+            }
+            "sendto" => {
+                let bytes: Vec<u8> = (written..).take(second as usize).map(byte).collect();
+                let to = match text[2].as_str() {
+                    "nowhere" => vec![0; 16],
+                    port => sockaddr(there, port.parse().expect("a port")),
+                };
+                host.send_to(fd, &bytes, flags, Some(&to)).map(|count| count as i64)
             }
             "read" | "recv" => {
                 let mut place = vec![0; second as usize];
@@ -548,6 +585,12 @@ impl Script {
                 let (level, name) = option(&text[1]);
                 let values = text[2..].iter().map(|word| word.parse::<i32>().expect("a number"));
                 let bytes: Vec<u8> = values.flat_map(i32::to_ne_bytes).collect();
+                host.setsockopt(fd, level, name, &bytes).map(|()| 0)
+            }
+            // Bytes instead of numbers.
+            "option_bytes" => {
+                let (level, name) = option(&text[1]);
+                let bytes = text.get(2).map(|hex| hex_bytes(hex)).unwrap_or_default();
                 host.setsockopt(fd, level, name, &bytes).map(|()| 0)
             }
             "timeout" => {
@@ -604,6 +647,16 @@ impl Named for lab::State {
     }
 }
 
+fn show_fast_open(option: tcp::FastOpen) -> String {
+    let kind = if option.is_experimental { "FOEXP" } else { "FO" };
+    option.cookie.map_or(kind.to_owned(), |cookie| format!("{kind} {cookie:?}"))
+}
+
+fn hex_bytes(hex: &str) -> Vec<u8> {
+    let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+    (0..hex.len()).step_by(2).map(digits).collect()
+}
+
 fn flag(word: &str) -> i32 {
     match word {
         "peek" => libc::MSG_PEEK,
@@ -613,6 +666,7 @@ fn flag(word: &str) -> i32 {
         "eor" => libc::MSG_EOR,
         "trunc" => libc::MSG_TRUNC,
         "oob" => libc::MSG_OOB,
+        "fastopen" => libc::MSG_FASTOPEN,
         other => panic!("there is no flag {other}"),
     }
 }
@@ -654,7 +708,11 @@ fn option(word: &str) -> (i32, i32) {
         ("defer_accept", libc::TCP_DEFER_ACCEPT),
         ("quickack", libc::TCP_QUICKACK),
         ("notsent_lowat", libc::TCP_NOTSENT_LOWAT),
+        ("nodelayed", 1000), // there is no such option
         ("fastopen", libc::TCP_FASTOPEN),
+        ("fastopen_connect", libc::TCP_FASTOPEN_CONNECT),
+        ("fastopen_key", 33),       // TCP_FASTOPEN_KEY
+        ("fastopen_no_cookie", 34), // TCP_FASTOPEN_NO_COOKIE
     ];
     let find = |level, options: &[(&str, i32)]| {
         options.iter().find(|(name, _)| *name == word).map(|(_, name)| (level, *name))

@@ -52,7 +52,7 @@ impl Connection {
         let repr = &arrival.repr;
         let una = self.snd.una();
         let window_changed = ack >= una && self.update_window(now, arrival, start, ack);
-        let sacks = self.sack && !repr.options.sack.is_empty();
+        let sacks = self.sack && !repr.options.sack().is_empty();
         if ack < una || (self.board.is_empty() && !sacks) {
             return After::Alive; // nothing that is not known
         }
@@ -68,13 +68,13 @@ impl Connection {
             marked: false,
         };
         if sacks {
-            seen.has_duplicate = self.take_duplicate(&arrival.repr.options.sack, ack);
+            seen.has_duplicate = self.take_duplicate(arrival.repr.options.sack(), ack);
         }
         if seen.advances {
             self.advance(&mut seen);
         }
         if sacks {
-            self.take_blocks(&arrival.repr.options.sack, &mut seen);
+            self.take_blocks(arrival.repr.options.sack(), &mut seen);
         }
         if is_bare && !self.sack && self.snd.window() > 0 && !self.board.is_empty() {
             self.recovery.duplicates += 1;

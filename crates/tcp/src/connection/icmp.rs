@@ -60,6 +60,9 @@ impl Connection {
             return;
         }
         self.board.mark_longer_lost(self.size.bytes());
-        self.set_timers(now, false);
+        match self.is_opening() {
+            true => self.on_syn_too_big(),
+            false => self.set_timers(now, false),
+        }
     }
 }

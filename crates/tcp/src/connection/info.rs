@@ -22,6 +22,8 @@ pub struct Status {
     pub is_finished: bool,
     /// This end has said that it will send no more.
     pub is_shut: bool,
+    /// Data goes both ways although the handshake is not over (RFC 7413).
+    pub is_early: bool,
     /// Bytes that are not acknowledged, and those of them that have never been sent.
     pub queued_bytes: u64,
     /// See `queued_bytes`.
@@ -108,6 +110,8 @@ pub struct Info {
     pub sack: bool,
     /// See `timestamps`.
     pub ecn: bool,
+    /// Data has come with the first SYN, or has gone with it and was taken (RFC 7413).
+    pub syn_had_data: bool,
 }
 
 impl Connection {
@@ -118,6 +122,7 @@ impl Connection {
             unread_bytes: self.rcv.unread_bytes(),
             is_finished: self.rcv.is_finished(),
             is_shut: self.snd.is_finished(),
+            is_early: self.is_early,
             queued_bytes: self.snd.queued_bytes(),
             unsent_bytes: self.snd.unsent_bytes(),
         }
@@ -172,6 +177,7 @@ impl Connection {
             timestamps: self.timestamps.is_some(),
             sack: self.sack,
             ecn: self.ecn.is_agreed(),
+            syn_had_data: self.syn_had_data,
         }
     }
 }

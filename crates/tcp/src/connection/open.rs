@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use clearway_base::{SlotId, Time};
 use clearway_congestion::Pacer;
-use clearway_wire::tcp::{Flags, Options, Repr};
+use clearway_wire::tcp::{Extra, Flags, Options, Repr};
 
 use super::{Arrival, Connection, Reply, control};
 use crate::config::Settings;
@@ -94,7 +94,7 @@ impl Connection {
             window_scale: scales.then_some(scale),
             sack_permitted: if is_answer { self.sack } else { settings.sack },
             timestamps,
-            ..Options::default()
+            extra: self.fast_open_option().map(Extra::FastOpen).unwrap_or_default(),
         }
     }
 
@@ -136,8 +136,9 @@ impl Connection {
         let has_ack = repr.flags.contains(Flags::ACK);
         let ack = seq::position(self.snd.next(), repr.acknowledgement);
         // "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set [...])":
-        // nothing but the SYN has been sent.
-        let is_acceptable = has_ack && ack == self.snd.first() && self.syn_sent_once();
+        // nothing but the SYN has been sent, and what went with it.
+        let sent = self.snd.first()..=self.snd.next();
+        let is_acceptable = has_ack && sent.contains(&ack) && self.syn_sent_once();
         if has_ack && !is_acceptable {
             return if repr.flags.contains(Flags::RST) { Reply::Nothing } else { Reply::Reset };
         }
@@ -211,6 +212,7 @@ impl Connection {
         self.state = State::Established;
         self.syn_due = false;
         let start = seq::position(self.rcv.next(), repr.sequence);
+        self.take_back_syn_data(ack);
         self.snd.acknowledge(ack);
         self.snd.update_window(start, ack, repr.window, !repr.flags.contains(Flags::SYN));
         self.timers.stop(Timer::Retransmit);
@@ -220,7 +222,7 @@ impl Connection {
         }
         self.retries = 0;
         self.retries_max = self.settings.retries;
-        self.stalled_since = None;
+        self.stalled_since = (!self.board.is_empty()).then_some(now);
         let bytes = self.size.bytes() as u16;
         self.control = control(&self.settings, bytes);
         self.pacer = Pacer::new(now, bytes);

@@ -55,7 +55,7 @@ impl Connection {
         let mut flags = repr.flags;
         if self.state == State::SynReceived && flags.contains(Flags::SYN) {
             // The other's SYN once more, or its SYN-ACK after a simultaneous open.
-            if start + 1 != self.rcv.next() {
+            if start + 1 != self.behind_syn() {
                 return self.handle_other_syn(now);
             }
             if !flags.contains(Flags::ACK) {
@@ -80,10 +80,12 @@ impl Connection {
         if self.state == State::SynReceived {
             // "If SND.UNA < SEG.ACK =< SND.NXT, then enter ESTABLISHED state [...]. If the segment
             // acknowledgment is not acceptable, form a reset segment".
-            if ack != self.snd.first() {
+            if !(self.snd.first()..=self.snd.next()).contains(&ack) {
                 return Reply::Reset;
             }
-            self.establish(now, repr, ack);
+            // What was sent early in segments of its own is acknowledged below, as always.
+            let of_syn = if self.board.is_empty() { ack } else { self.snd.first() };
+            self.establish(now, repr, of_syn);
             self.take_held(now);
         }
         // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range
@@ -195,7 +197,7 @@ impl Connection {
             return self.challenge(now);
         }
         self.finish(match self.state {
-            State::SynReceived => End::Refused,
+            State::SynReceived if !self.is_early => End::Refused,
             _ => End::Reset,
         });
     }

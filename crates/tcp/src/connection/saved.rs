@@ -19,6 +19,8 @@ use crate::timestamps::Timestamps;
 
 /// No timeout is longer.
 const DEADLINE_NS_MAX: u64 = 600 * SECOND;
+/// No SYN has more data.
+const WITH_SYN_MAX: u64 = u16::MAX as u64;
 /// No congestion control lets more be in flight.
 const OUTSTANDING_MAX: u64 = 128 << 20;
 
@@ -36,6 +38,8 @@ impl Connection {
             settings: self.settings,
             is_closed: self.is_closed,
             reset_due: self.reset_due,
+            is_early: self.is_early,
+            syn_had_data: self.syn_had_data,
             readiness: self.readiness.bits(),
             agreed: SavedAgreement {
                 mtus,
@@ -82,13 +86,14 @@ impl Connection {
         let snd = Send::restore(saved.snd, snd_scale, saved.state == State::Closed)?;
         let acknowledged = saved.rcv.acknowledged;
         let rcv = Receive::restore(saved.rcv, &saved.settings, rcv_scale)?;
-        check_state(saved.state, &snd, &rcv)?;
+        check_state(saved.state, saved.is_early, &snd, &rcv)?;
         let mut it = Self::new(local, remote, saved.settings, snd, rcv, agreed.mtus.0);
         it.state = saved.state;
         it.end = saved.end;
         it.soft_error = saved.soft_error;
         it.is_closed = saved.is_closed;
         it.reset_due = saved.reset_due;
+        it.restore_early(saved.is_early, saved.syn_had_data);
         it.readiness = Readiness::from_bits(saved.readiness);
         it.agree_again(now, agreed);
         it.acknowledged = acknowledged;
@@ -137,12 +142,11 @@ impl Connection {
                 // It was sent before, nobody knows when (Karn).
                 self.retries = self.retries.max(1);
                 self.syn_due = !has_deadline;
+                self.board = self.restore_board(now);
             }
             State::Closed | State::TimeWait => {}
             _ => {
-                let outstanding = self.snd.una()..self.snd.next();
-                let bytes = u64::from(self.size.bytes());
-                self.board = Scoreboard::restore(now, outstanding, bytes);
+                self.board = self.restore_board(now);
                 if !self.board.is_empty() {
                     self.stalled_since.get_or_insert(now);
                     self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
@@ -150,6 +154,17 @@ impl Connection {
                 self.ack.demand();
             }
         }
+    }
+
+    /// What was sent and is not acknowledged; but what has gone with a SYN, and is not acknowledged
+    /// with that, counts as not sent.
+    fn restore_board(&self, now: Time) -> Scoreboard {
+        let begin = match is_opening(self.state) {
+            true if self.is_early => self.snd.first(),
+            true => self.snd.next(),
+            false => self.snd.una(),
+        };
+        Scoreboard::restore(now, begin..self.snd.next(), u64::from(self.size.bytes()))
     }
 
     /// What was to happen at `deadline`, if nothing was heard until then, does not wait for longer
@@ -170,14 +185,15 @@ const fn is_opening(state: State) -> bool {
 }
 
 /// Holds a state against what has been sent and received.
-fn check_state(state: State, snd: &Send, rcv: &Receive) -> Result<(), Invalid> {
+fn check_state(state: State, is_early: bool, snd: &Send, rcv: &Receive) -> Result<(), Invalid> {
     let is_opening = is_opening(state);
     let is_over = matches!(state, State::Closed | State::TimeWait);
     ensure(snd.next() - snd.una() <= OUTSTANDING_MAX, "too much is outstanding")?;
     let is_open = snd.una() >= snd.first();
     ensure(is_over || is_open != is_opening, "a handshake is neither over nor not")?;
-    let nothing_sent = snd.next() == snd.first();
-    ensure(!is_opening || nothing_sent, "something was sent before the handshake was over")?;
+    let with_syn = snd.next() - snd.first().min(snd.next());
+    let may_be_sent = is_early || with_syn <= WITH_SYN_MAX;
+    ensure(!is_opening || may_be_sent, "too much was sent before the handshake was over")?;
     let fin_sent = is_open && snd.is_finished();
     let fin_acknowledged = snd.is_fin_acknowledged();
     let is_so = match state {

@@ -86,8 +86,10 @@ impl Connection {
         if core::mem::take(&mut self.reset_due) {
             return Some(self.reset_segment(now));
         }
-        if matches!(self.state, State::SynSent | State::SynReceived) && self.syn_due {
-            return Some(self.syn_segment(now));
+        if matches!(self.state, State::SynSent | State::SynReceived)
+            && let Some(transmit) = self.opening_segment(now, most)
+        {
+            return Some(transmit);
         }
         if self.state.sends()
             && let Some(transmit) = self.data_segment(now, most, ways)
@@ -393,7 +395,7 @@ impl Connection {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let mut options = Options { timestamps, ..Options::default() };
         if self.sack && self.rcv.has_blocks() {
-            options.sack = self.blocks();
+            options.extra = self.blocks().into();
         }
         options
     }
@@ -421,7 +423,8 @@ impl Connection {
         blocks
     }
 
-    fn syn_segment(&mut self, now: Time) -> Transmit {
+    /// Its SYN, or its SYN-ACK.
+    pub(super) fn syn_segment(&mut self, now: Time) -> Transmit {
         self.syn_due = false;
         let is_answer = self.state == State::SynReceived;
         let mut flags = Flags::SYN;
@@ -436,8 +439,13 @@ impl Connection {
             flags |= ecn::SETUP;
         }
         let options = self.syn_options(now);
+        let payload = self.syn_payload();
+        let segment_bytes = (payload.end - payload.start) as u32;
         let mut repr = self.header(self.snd.syn(), flags, options);
-        repr.window = self.rcv.offer_unscaled();
+        repr.window = match self.is_early {
+            true => self.rcv.offer_unscaled().min(self.rcv.window().min(u16::MAX.into()) as u16),
+            false => self.rcv.offer_unscaled(),
+        };
         if !is_answer {
             repr.acknowledgement = 0;
         }
@@ -446,8 +454,10 @@ impl Connection {
         self.stalled_since.get_or_insert(now);
         self.acknowledged = self.rcv.next();
         self.timers.set(Timer::Retransmit, self.before_giving_up(now + self.syn_timeout_ns()));
+        self.timers.stop(Timer::AckDelay);
         self.ack.on_sent(false);
-        Transmit::bare(self.local, self.remote, repr, self.settings.ip)
+        let bare = Transmit::bare(self.local, self.remote, repr, self.settings.ip);
+        Transmit { payload, segment_bytes, ..bare }
     }
 
     fn reset_segment(&mut self, now: Time) -> Transmit {

@@ -18,7 +18,7 @@ impl Sockets {
     ) -> Result<(), Fault> {
         let entry = self.entry_mut(socket)?;
         let key = match entry.phase {
-            Phase::Idle => return Err(Fault::NotConnected),
+            Phase::Idle | Phase::Deferred(_) => return Err(Fault::NotConnected),
             Phase::Listening(..) if receive => return self.disconnect(now, socket, owner),
             Phase::Listening(..) => return Ok(()),
             Phase::Connected(_) if !entry.was_open => return self.disconnect(now, socket, owner),
@@ -48,7 +48,7 @@ impl Sockets {
         let entry = self.entry_mut(socket)?;
         entry.is_closed = true;
         match entry.phase {
-            Phase::Idle => self.remove(socket),
+            Phase::Idle | Phase::Deferred(_) => self.remove(socket),
             Phase::Listening(listener, _) => {
                 self.unlisten(now, listener, owner);
                 self.remove(socket);

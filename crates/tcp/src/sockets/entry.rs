@@ -14,6 +14,8 @@ pub(super) enum Phase {
     Idle,
     /// With its backlog.
     Listening(Listener, u32),
+    /// It looks connected, and connects with the first bytes that are sent (TCP_FASTOPEN_CONNECT).
+    Deferred(SocketAddr),
     /// Or about to be, or no longer.
     Connected(SlotId),
 }

@@ -53,7 +53,7 @@ impl Sockets {
     ) -> Result<(), Fault> {
         let backlog = backlog.min(BACKLOG_MAX) + 1;
         match self.entry(socket)?.phase {
-            Phase::Connected(_) => return Err(Fault::Invalid),
+            Phase::Connected(_) | Phase::Deferred(_) => return Err(Fault::Invalid),
             Phase::Listening(listener, _) => {
                 self.entry_mut(socket)?.phase = Phase::Listening(listener, backlog);
                 return self.apply(socket);
@@ -69,7 +69,8 @@ impl Sockets {
         if self.is_taken(socket, port, &claim) {
             return Err(Fault::InUse);
         }
-        let settings = self.entry(socket)?.options.of_listener();
+        let options = self.entry(socket)?.options;
+        let settings = options.of_listener();
         let address = claim.place.address();
         let beside = self.stack.listeners_on(address, port).next();
         let listener = match beside {
@@ -77,6 +78,7 @@ impl Sockets {
             None => self.stack.listen(address, port, backlog, network.mtu(), settings),
         };
         let listener = listener.map_err(|_| Fault::InUse)?;
+        self.stack.set_listener_keys(listener, options.fast_open_keys);
         self.names.set_listener(listener, Some(socket));
         self.entry_mut(socket)?.phase = Phase::Listening(listener, backlog);
         Ok(())
@@ -106,7 +108,10 @@ impl Sockets {
     }
 
     /// Begins to connect: [`Fault::InProgress`] where all is well. [`Sockets::outcome`] says what
-    /// becomes of it; and so does the next call of this, once.
+    /// becomes of it; and so does the next call of this, once. If it waits for the first bytes
+    /// ([`SocketOptions::defers_connect`]) it is as if it were done.
+    ///
+    /// [`SocketOptions::defers_connect`]: crate::SocketOptions::defers_connect
     pub fn connect(
         &mut self,
         now: Time,
@@ -115,8 +120,72 @@ impl Sockets {
         network: &impl Network,
     ) -> Result<(), Fault> {
         let entry = self.entry_mut(socket)?;
+        let options = entry.options;
+        if entry.phase != Phase::Idle || entry.has_failed || !options.defers_connect {
+            return self.open(now, socket, remote, network);
+        }
+        let remote = canonical(remote);
+        entry.check_family(remote)?;
+        let settings = options.of_early();
+        if !self.stack.may_send_early(now, remote.ip(), &settings) {
+            return self.connect_early(now, socket, remote, network);
+        }
+        let entry = self.entry_mut(socket)?;
+        (entry.phase, entry.remote) = (Phase::Deferred(remote), Some(remote));
+        Ok(())
+    }
+
+    /// Begins to connect with Fast Open: what is sent before the SYN has left goes with it, as far
+    /// as there is [`Sockets::syn_room`].
+    pub fn connect_early(
+        &mut self,
+        now: Time,
+        socket: Socket,
+        remote: SocketAddr,
+        network: &impl Network,
+    ) -> Result<(), Fault> {
+        let entry = self.entry_mut(socket)?;
+        if matches!(entry.phase, Phase::Deferred(_)) {
+            entry.phase = Phase::Idle;
+        }
+        if entry.phase == Phase::Idle {
+            entry.options.settings = entry.options.of_early();
+        }
+        self.open(now, socket, remote, network)
+    }
+
+    /// Whom a socket connects to as soon as something is sent.
+    #[must_use]
+    pub fn deferred(&self, socket: Socket) -> Option<SocketAddr> {
+        match self.entry(socket).ok()?.phase {
+            Phase::Deferred(remote) => Some(remote),
+            _ => None,
+        }
+    }
+
+    /// How many bytes more go with the SYN.
+    #[must_use]
+    pub fn syn_room(&self, socket: Socket) -> u64 {
+        self.connection(socket).map_or(0, |key| self.stack.syn_room(key))
+    }
+
+    /// Whether a socket is about to be connected, if it is connected or about to be.
+    #[must_use]
+    pub fn is_connecting(&self, socket: Socket) -> Option<bool> {
+        let entry = self.entry(socket).ok()?;
+        matches!(entry.phase, Phase::Connected(_)).then_some(!entry.was_open)
+    }
+
+    fn open(
+        &mut self,
+        now: Time,
+        socket: Socket,
+        remote: SocketAddr,
+        network: &impl Network,
+    ) -> Result<(), Fault> {
+        let entry = self.entry_mut(socket)?;
         match entry.phase {
-            Phase::Listening(..) => return Err(Fault::Connected),
+            Phase::Listening(..) | Phase::Deferred(_) => return Err(Fault::Connected),
             Phase::Connected(_) if entry.is_told => return Err(Fault::Connected),
             Phase::Connected(_) if entry.was_open => return self.outcome(socket),
             Phase::Connected(_) => return Err(Fault::Already),
@@ -173,7 +242,7 @@ impl Sockets {
         owner: &mut impl Owner,
     ) -> Result<(), Fault> {
         match self.entry(socket)?.phase {
-            Phase::Idle => {}
+            Phase::Idle | Phase::Deferred(_) => {}
             Phase::Listening(listener, _) => self.unlisten(now, listener, owner),
             Phase::Connected(key) => {
                 self.stack.abort(now, key);

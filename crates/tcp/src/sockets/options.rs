@@ -1,7 +1,8 @@
 //! What can be set of a socket.
 
-use crate::config::{KeepAlive, Settings};
+use crate::config::{FastOpen, KeepAlive, Settings};
 use crate::connection::Status;
+use crate::fast_open::FastOpenKeys;
 
 /// What is set for a socket. Those that a listener accepts have the same at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub struct SocketOptions {
     pub reuse_port: bool,
     /// IPv4 is for others: IPV6_V6ONLY.
     pub v6_only: bool,
+    /// Where the first bytes can go with the SYN, connecting waits for them: TCP_FASTOPEN_CONNECT.
+    pub defers_connect: bool,
+    /// What a listener's cookies of Fast Open are made with: TCP_FASTOPEN_KEY.
+    pub fast_open_keys: Option<FastOpenKeys>,
     /// How long closing waits until all is acknowledged: SO_LINGER. With 0, what is not sent is
     /// given up, and the peer gets a reset.
     pub linger_ns: Option<u64>,
@@ -43,6 +48,8 @@ impl Default for SocketOptions {
             reuse_address: false,
             reuse_port: false,
             v6_only: false,
+            defers_connect: false,
+            fast_open_keys: None,
             linger_ns: None,
             receive_bytes_min: 1,
             send_buffer_bytes: 4 << 20,
@@ -59,6 +66,12 @@ impl SocketOptions {
             keep_alive: self.keeps_alive.then_some(self.keep_alive),
             ..self.settings
         }
+    }
+
+    /// What is set for a connection that is opened with Fast Open.
+    pub(super) fn of_early(&self) -> Settings {
+        let fast_open = FastOpen { connects: true, ..self.settings.fast_open };
+        Settings { fast_open, ..self.settings }
     }
 
     /// What is set for those that a listener accepts.

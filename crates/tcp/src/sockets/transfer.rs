@@ -84,6 +84,7 @@ impl Sockets {
                 _ => Ok(None),
             },
             Phase::Idle if entry.has_failed => Ok(None),
+            Phase::Deferred(_) => Err(Fault::WouldBlock),
             _ => Err(Fault::NotConnected),
         }
     }

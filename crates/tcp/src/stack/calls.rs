@@ -13,7 +13,8 @@ use crate::tuple::{Tuple, is_of_one_host};
 
 impl Stack {
     /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that
-    /// of the way there. [`Readiness::OPEN`] says that it is open.
+    /// of the way there. [`Readiness::OPEN`] says that it is open. What is given to it before its
+    /// SYN has left goes with that, as far as there is [`Stack::syn_room`] for it.
     ///
     /// [`Readiness::OPEN`]: crate::Readiness::OPEN
     pub fn connect(
@@ -52,6 +53,9 @@ impl Stack {
         let connecting = Connecting { local, remote, settings, mtu, isn, timestamp_offset };
         let mut connection = Connection::connect(now, &connecting);
         connection.expect_path(self.paths.mtu(now, remote.ip()));
+        if settings.fast_open.connects {
+            connection.plan(&self.peers.plan(now, remote.ip(), &settings));
+        }
         self.counters.connections_opened += 1;
         self.insert(tuple, connection).ok_or(Error::InUse)
     }

@@ -29,6 +29,27 @@ counters! {
         /// Cookies that came back and were wrong.
         cookies_wrong: Cookies,
             "when an answer comes late, or a stranger guesses", "nothing: it is refused";
+        /// Connections that peers have opened with a cookie of Fast Open, and that an app had before
+        /// their handshake was over.
+        fast_opens_accepted: Connections,
+            "when a peer connects again to a listener with fast open", "nothing: this is traffic";
+        /// Cookies of Fast Open that were wrong.
+        fast_open_cookies_wrong: Cookies,
+            "when a peer's address or the keys have changed, or a stranger guesses",
+            "nothing: it gets another, and is connected as usual";
+        /// Connections that were opened as usual, though their cookies were right, because too many
+        /// handshakes were not over.
+        fast_opens_limited: Connections,
+            "when a listener with fast open gets more SYNs than its limit before others end",
+            "raise the listener's limit, or see who floods it";
+        /// Connections whose SYN had data that the peer took.
+        fast_opens_taken: Connections,
+            "when an app connects with fast open to a peer that has given a cookie",
+            "nothing: this is traffic";
+        /// Connections whose SYN had data that the peer did not take: it was sent again.
+        fast_opens_refused: Connections,
+            "when a peer's keys have changed, or something on the way drops such SYNs",
+            "nothing, unless it is most of them: then connect without fast open";
         /// SYNs and connections dropped because a listener's backlog was full.
         backlog_dropped: Connections,
             "when an app does not accept as fast as peers connect",

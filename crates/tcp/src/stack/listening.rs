@@ -62,7 +62,13 @@ impl Stack {
         let Some(connection) = self.connections.get(key) else { return false };
         let tuple = Tuple::new(connection.local(), connection.remote());
         let heir = self.listeners.heir(socket, &tuple, self.table.hasher());
-        heir.is_some_and(|heir| self.listeners.offer(heir, key))
+        let heir = heir.filter(|heir| self.listeners.offer(*heir, key));
+        if let Some(heir) = heir
+            && self.early.contains_key(&key)
+        {
+            self.begin_early(key, heir);
+        }
+        heir.is_some()
     }
 
     /// What is set for a listener: for the connections that it accepts from now on.

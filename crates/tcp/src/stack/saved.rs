@@ -6,7 +6,8 @@ use super::connections::Connections;
 use super::listeners::Listeners;
 use super::{Entry, Stack};
 use crate::config::Config;
-use crate::connection::Challenges;
+use crate::connection::{Challenges, Connection};
+use crate::fast_open::Peers;
 use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
     Invalid, SAVED_VERSION, Saved, SavedConnection, SavedHalfOpen, SavedListener, ensure,
@@ -26,6 +27,9 @@ impl Stack {
             connections: self.connections.save(),
             half_open: self.half_open.iter().map(HalfOpen::save).collect(),
             time_waits: self.time_waits.save(),
+            peers: self.peers.save(),
+            keys: self.keys,
+            early: self.early.iter().map(|(key, listener)| (*key, *listener)).collect(),
         }
     }
 
@@ -39,6 +43,9 @@ impl Stack {
         stack.listeners = Listeners::restore(saved.listeners)?;
         stack.restore_connections(now, saved.connections)?;
         stack.check_accepted()?;
+        stack.restore_early(&saved.early)?;
+        stack.keys = saved.keys;
+        stack.peers = Peers::restore(now, config.fast_open_peers_max, saved.peers)?;
         for half_open in saved.half_open {
             stack.restore_half_open(now, &half_open)?;
         }
@@ -67,7 +74,11 @@ impl Stack {
             let connection = self.connections.get(key).expect("it is there");
             if !connection.state().is_over() {
                 let tuple = Tuple::new(connection.local(), connection.remote());
-                self.name(tuple, Entry::Connection(key))?;
+                let entry = match connection.is_attempt() {
+                    true => Entry::Attempt(key),
+                    false => Entry::Connection(key),
+                };
+                self.name(tuple, entry)?;
             }
             self.connections.change(key, |_| ());
         }
@@ -84,6 +95,16 @@ impl Stack {
         ensure(count == waiting.len(), "what nobody has waits at no listener")?;
         waiting.sort_unstable();
         ensure(waiting.windows(2).all(|pair| pair[0] != pair[1]), "one waits at two listeners")
+    }
+
+    /// What counts as open early is so, and once.
+    fn restore_early(&mut self, saved: &[(SlotId, SlotId)]) -> Result<(), Invalid> {
+        for (key, listener) in saved.iter().copied() {
+            let is_attempt = self.connections.get(key).is_some_and(Connection::is_attempt);
+            ensure(is_attempt && !self.early.contains_key(&key), "what is open early is not")?;
+            self.begin_early(key, listener);
+        }
+        Ok(())
     }
 
     /// It is given up when others are: it was answered by now, and not more often than may be.
@@ -131,13 +152,16 @@ impl ListenSocket {
             backlog: self.backlog,
             accepted: self.accepted.iter().copied().collect(),
             cookies_until,
+            keys: self.keys,
+            reset_early: self.reset_early.iter().copied().collect(),
         }
     }
 
     pub(super) fn restore(saved: SavedListener) -> Self {
-        let SavedListener { address, port, mtu, settings, peers, backlog, accepted, .. } = saved;
+        let SavedListener { address, port, mtu, settings, peers, backlog, .. } = saved;
+        let (accepted, reset_early) = (saved.accepted.into(), saved.reset_early.into());
         let socket = Self::new(address, port, backlog, mtu, settings);
-        Self { peers, accepted: accepted.into(), ..socket }
+        Self { peers, accepted, keys: saved.keys, reset_early, ..socket }
     }
 }
 

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use clearway_base::{SlotId, Time};
 use clearway_wire::tcp::{Flags, Repr};
 
+use super::fast_open::Welcome;
 use super::{Entry, Listener, Stack};
 use crate::config::Cookies;
 use crate::connection::{Arrival, Challenges, Connection};
@@ -43,7 +44,7 @@ impl Stack {
             return self.handle_cookie(now, listener, tuple, arrival, memory);
         }
         if flags.contains(Flags::SYN) {
-            self.handle_syn(now, listener, tuple, arrival, None);
+            self.handle_syn(now, listener, tuple, arrival, None, memory);
         }
         // "Any other control or data-bearing segment (not containing SYN) must have an ACK and thus
         // would have been discarded".
@@ -61,6 +62,7 @@ impl Stack {
         tuple: Tuple,
         arrival: &Arrival,
         isn: Option<u32>,
+        memory: &mut impl Memory,
     ) {
         let Some(socket) = self.listeners.get_mut(listener) else {
             return;
@@ -107,6 +109,15 @@ impl Stack {
             challenges: Challenges::default(),
         };
         let clock = Timestamps::clock(now, timestamp_offset);
+        let welcome = match has_cookie {
+            true => Welcome::Plain,
+            false => self.welcome(now, listener, arrival),
+        };
+        if let Welcome::Early(option) = welcome
+            && self.open_early(now, &half_open, arrival, option, memory)
+        {
+            return;
+        }
         let Some(socket) = self.listeners.get_mut(listener) else {
             return;
         };
@@ -116,7 +127,10 @@ impl Stack {
             self.counters.cookies_sent += 1;
             return self.answers.push(reply);
         }
-        let reply = half_open.syn_ack(socket, clock);
+        let mut reply = half_open.syn_ack(socket, clock);
+        if let Welcome::Cookie(option) = welcome {
+            reply.repr.options.extra = option.into();
+        }
         if let Some(key) = self.half_open.insert(half_open, half_open.timeout(&settings)) {
             socket.half_open.insert(key);
             self.table.insert(tuple, Entry::HalfOpen(key));
@@ -153,7 +167,7 @@ impl Stack {
             return;
         }
         if repr.flags.contains(Flags::SYN) {
-            return self.handle_syn_again(now, key, &half_open, arrival);
+            return self.handle_syn_again(now, key, &half_open, arrival, memory);
         }
         match half_open.is_recent(repr) {
             Some(true) => {}
@@ -202,6 +216,7 @@ impl Stack {
         key: SlotId,
         half_open: &HalfOpen,
         arrival: &Arrival,
+        memory: &mut impl Memory,
     ) {
         if arrival.repr.sequence == half_open.peer_isn {
             return self.answer_again(now, half_open);
@@ -210,7 +225,8 @@ impl Stack {
             return self.reply_reset(now, arrival);
         }
         self.drop_half_open(key);
-        self.handle_syn(now, half_open.listener, half_open.tuple, arrival, None);
+        let (listener, tuple) = (half_open.listener, half_open.tuple);
+        self.handle_syn(now, listener, tuple, arrival, None, memory);
     }
 
     fn answer_again(&mut self, now: Time, half_open: &HalfOpen) {
@@ -355,7 +371,13 @@ impl Stack {
     }
 
     /// A segment of a connection that is over.
-    pub(super) fn handle_time_wait(&mut self, now: Time, key: SlotId, arrival: &Arrival) {
+    pub(super) fn handle_time_wait(
+        &mut self,
+        now: Time,
+        key: SlotId,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
         let tuple = Tuple::new(arrival.to, arrival.from);
         let listener = self.listener_for(arrival.to, &tuple);
         let Some(entry) = self.time_waits.get_mut(key) else {
@@ -376,7 +398,7 @@ impl Stack {
             Verdict::Reuse => {
                 let isn = self.end_time_wait(now, key, &tuple);
                 if let Some(listener) = listener {
-                    self.handle_syn(now, listener, tuple, arrival, Some(isn));
+                    self.handle_syn(now, listener, tuple, arrival, Some(isn), memory);
                 }
             }
         }

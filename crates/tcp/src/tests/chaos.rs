@@ -182,6 +182,11 @@ impl Chaos {
             timestamps: random.chance(3, 4),
             window_scaling: random.chance(3, 4),
             ecn: random.chance(1, 2),
+            fast_open: FastOpen {
+                connects: random.chance(1, 2),
+                pending_max: random.below(8) as u16,
+                without_cookies: random.chance(1, 8),
+            },
             no_delay: random.chance(1, 2),
             pacing: random.chance(1, 2),
             receive_buffer_bytes: 500 + random.below(1 << 17) as u32,

@@ -1,7 +1,7 @@
 //! The Linux kernel as peer. Needs root; says so and passes otherwise.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use clearway_base::{MILLISECOND, Random, SlotId};
@@ -128,7 +128,7 @@ fn both_ways_over_a_bad_wire() {
         exchange(&mut lab, key, stream, 5_000_000);
         // Both ends have told the other what came out of order, and twice.
         for way in [Direction::In, Direction::Out] {
-            let has_blocks = |seen: &&Seen| seen.way == way && !seen.repr.options.sack.is_empty();
+            let has_blocks = |seen: &&Seen| seen.way == way && !seen.repr.options.sack().is_empty();
             assert!(lab.seen.iter().filter(has_blocks).count() > 10, "{way:?}");
         }
     }
@@ -356,19 +356,29 @@ fn curl() {
     let Some(mut lab) = Lab::new(false) else { return };
     let settings = Settings::default();
     let listener = lab.host.stack.listen(None, 80, 16, 1500, settings).expect("free");
-    let url = format!("http://{}/", lab.host.address.ip());
+    lab.judge = lossy(11);
+    fetch(&mut lab, listener, &[]);
+}
+
+/// curl on the kernel's side fetches what this end serves. What there was to say of the connection
+/// when the request had come.
+fn fetch(lab: &mut Lab, listener: Listener, options: &'static [&str]) -> Info {
+    let url = match lab.host.address.ip() {
+        IpAddr::V4(address) => format!("http://{address}/"),
+        IpAddr::V6(address) => format!("http://[{address}]/"),
+    };
     let curling = lab.beside(move || {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--fail", "--max-time", "50", &url]);
-        curl.output().expect("curl is installed")
+        curl.args(options).output().expect("curl is installed")
     });
-    lab.judge = lossy(11);
     let mut key = None;
     lab.run("curl comes", |lab| {
         key = key.or_else(|| lab.host.stack.accept(listener));
         key.is_some_and(|key| lab.host.stack.info(key).expect("ours").unread_bytes > 0)
     });
     let key = key.expect("accepted");
+    let info = lab.host.stack.info(key).expect("ours");
     let body = Flow::new(key, 1_000_000, 1).content;
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
     let mut flow = Flow::new(key, 0, 1);
@@ -382,4 +392,72 @@ fn curl() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.stdout == body);
     assert!(flow.received.starts_with(b"GET / HTTP/1.1\r\n"));
+    info
+}
+
+/// RFC 7413: the kernel asks for a cookie, and comes again with that and its request.
+#[test]
+fn the_kernel_comes_with_data() {
+    for v6 in [false, true] {
+        let Some(mut lab) = Lab::new(v6) else { return };
+        let fast_open = FastOpen { pending_max: 4, ..FastOpen::default() };
+        let settings = Settings { fast_open, ..Settings::default() };
+        let listener = lab.host.stack.listen(None, 80, 16, 1500, settings).expect("free");
+        let has_data =
+            [(); 2].map(|()| fetch(&mut lab, listener, &["--tcp-fastopen"]).syn_had_data);
+        assert_eq!(has_data, [false, true]);
+        assert_eq!(lab.host.stack.counters().fast_opens_accepted, 1);
+        assert_eq!(lab.counter("TCPFastOpenActive"), 1);
+    }
+}
+
+/// The kernel gives a cookie, and its program has what the next SYN brings. One whose cookie the
+/// kernel does not know any more is sent again.
+#[test]
+fn the_kernel_takes_data() {
+    for v6 in [false, true] {
+        let Some(mut lab) = Lab::new(v6) else { return };
+        lab.sysctl("tcp_fastopen", "1027"); // for all listeners
+        let bound = (lab.there, 0);
+        let listener = lab.within(|| TcpListener::bind(bound)).expect("a port is free");
+        let taken = [1, 2, 3].map(|round| {
+            if round == 3 {
+                lab.sysctl("tcp_fastopen_key", "1-2-3-4");
+            }
+            connect_with_data(&mut lab, &listener)
+        });
+        assert_eq!(taken, [false, true, false]);
+        let counters = *lab.host.stack.counters();
+        assert_eq!((counters.fast_opens_taken, counters.fast_opens_refused), (1, 1));
+        assert_eq!(lab.counter("TCPFastOpenPassive"), 1);
+    }
+}
+
+/// A thousand bytes are given to a connection before its SYN leaves. True if they have gone with
+/// that; a program of the kernel's has read them.
+fn connect_with_data(lab: &mut Lab, listener: &TcpListener) -> bool {
+    let fast_open = FastOpen { connects: true, ..FastOpen::default() };
+    let settings = Settings { fast_open, ..Settings::default() };
+    let remote = listener.local_addr().expect("bound");
+    let (local, now) = (SocketAddr::new(lab.host.address.ip(), 0), lab.now());
+    let key = lab.host.stack.connect(now, local, remote, 1500, settings).expect("room");
+    let content = Flow::new(key, 1000, 1).content;
+    let extent = lab.host.store.fill(&content);
+    lab.host.stack.send(key, extent).expect("it is new");
+    let listener = listener.try_clone().expect("it is there");
+    let reading = lab.beside(move || {
+        let (mut stream, _) = listener.accept().expect("it comes");
+        let mut bytes = vec![0; 1000];
+        stream.read_exact(&mut bytes).expect("it comes whole");
+        bytes
+    });
+    lab.run("the kernel has it", |lab| {
+        let is_opening = lab.host.stack.info(key).expect("ours").state == State::SynSent;
+        reading.is_finished() && !is_opening
+    });
+    assert!(reading.join().expect("no panic") == content);
+    let was_taken = lab.host.stack.info(key).expect("ours").syn_had_data;
+    lab.host.stack.shutdown(key);
+    forget(lab, key);
+    was_taken
 }

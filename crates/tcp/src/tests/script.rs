@@ -9,27 +9,31 @@
 //! < [ce] P. 1:11(10) ack 1            the packet was marked; `> [ect]` one that may be
 //! send 1000                           the app's calls: connect, listen, accept, send, recv,
 //!                                     release, shutdown, close, abort; `fails` in front: refused
+//! connect 1000                        the same, with so many bytes before the SYN has left
 //! state ESTAB                         the state, as `ss` writes it; `end Reset`: why there is none
 //! icmp too_big 1000 seq 1             an ICMP error about a segment
 //! set no_delay                        see `Script::set`
+//! peer 5001                           the peer is at another port; `<FO right>`: its right cookie
 //! window 10000                        the congestion window in bytes
 //! ```
 //!
 //! Every segment that leaves has to stand in the script. `//` begins a comment; `;` ends a line,
 //! too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, SECOND, SlotId, Time};
 use clearway_wire::Ecn;
-use clearway_wire::tcp::{self, Flags, Options, SackBlocks, Timestamps};
+use clearway_wire::tcp::{self, Cookie, FastOpen, Flags, Options, SackBlocks, Timestamps};
 
 use super::world::{Host, Packet};
 use crate::*;
 
 /// The peer's first sequence number.
 const PEER_ISN: u32 = 0xffff_f000;
+/// What the listener's cookies are made with.
+const RIGHT: FastOpenKeys = FastOpenKeys { current: [7; 16], previous: Some([6; 16]) };
 const TOLERANCE_NS: u64 = MILLISECOND;
 
 /// What the byte at a place of a stream is.
@@ -48,6 +52,8 @@ pub(super) struct Script {
     /// This side's first sequence number, and what its timestamps are ahead of the script's.
     pub(super) isn: Option<u32>,
     clock: Option<u32>,
+    /// The same by ports of the peer.
+    isns: BTreeMap<u16, u32>,
     sent: VecDeque<(Time, Packet)>,
     given: u32,
     read: u32,
@@ -62,7 +68,8 @@ impl Script {
 
     pub(super) fn with(config: Config) -> Self {
         let now = Time::from_ns(1000 * SECOND);
-        let host = Host::new(config, "10.0.0.1:80".parse().expect("address"), now);
+        let mut host = Host::new(config, "10.0.0.1:80".parse().expect("address"), now);
+        host.stack.set_fast_open_keys(RIGHT);
         Self {
             host,
             now,
@@ -80,6 +87,7 @@ impl Script {
             key: None,
             isn: None,
             clock: None,
+            isns: BTreeMap::new(),
             sent: VecDeque::new(),
             given: 1,
             read: 1,
@@ -190,7 +198,7 @@ impl Script {
             self.fail(&format!("it is {shown}"));
         }
         let view = tcp::View::new(&packet.bytes).expect("whole");
-        let first = self.relative(view.sequence());
+        let first = self.relative(view.sequence()) + u32::from(view.flags().contains(Flags::SYN));
         for (at, has) in (first..).zip(view.payload()) {
             assert_eq!(*has, byte(at), "at \"{}\": the byte at {at}", self.line);
         }
@@ -240,7 +248,7 @@ impl Script {
             shown.push(format!("wscale {scale}"));
         }
         let blocks: Vec<String> = options
-            .sack
+            .sack()
             .iter()
             .map(|(left, right)| {
                 format!("{}:{}", left.wrapping_sub(PEER_ISN), right.wrapping_sub(PEER_ISN))
@@ -249,7 +257,17 @@ impl Script {
         if !blocks.is_empty() {
             shown.push(format!("sack {}", blocks.join(" ")));
         }
+        shown.extend(options.fast_open().map(|option| self.show_fast_open(option)));
         shown.join(",")
+    }
+
+    fn show_fast_open(&self, option: FastOpen) -> String {
+        let kind = if option.is_experimental { "FOEXP" } else { "FO" };
+        match option.cookie {
+            None => kind.to_owned(),
+            Some(cookie) if cookie == self.cookie("right") => format!("{kind} right"),
+            Some(cookie) => format!("{kind} {cookie:?}"),
+        }
     }
 
     // Segments that come.
@@ -277,7 +295,8 @@ impl Script {
             Some(self.number(words[at + 1]))
         };
         let (ack, window, urgent) = (value("ack"), value("win"), value("urg"));
-        let bytes: Vec<u8> = (0..length).map(|at| byte(start.wrapping_add(at))).collect();
+        let first = start.wrapping_add(flags.contains(Flags::SYN).into());
+        let bytes: Vec<u8> = (0..length).map(|at| byte(first.wrapping_add(at))).collect();
         let repr = tcp::Repr {
             source_port: self.peer.port(),
             destination_port: self.host.address.port(),
@@ -316,11 +335,26 @@ impl Script {
                     };
                     options.timestamps = Some(Timestamps { value: self.number(value), echo });
                 }
-                ["sack", ref blocks @ ..] => options.sack = self.blocks(blocks),
+                [kind @ ("FO" | "FOEXP"), ref cookie @ ..] => {
+                    let cookie = cookie.first().map(|hex| self.cookie(hex));
+                    let is_experimental = kind == "FOEXP";
+                    options.extra = FastOpen { cookie, is_experimental }.into();
+                }
+                ["sack", ref blocks @ ..] => options.extra = self.blocks(blocks).into(),
                 _ => self.fail("an option"),
             }
         }
         options
+    }
+
+    /// `right` is the one that the listener gives to the peer.
+    fn cookie(&self, hex: &str) -> Cookie {
+        if hex == "right" {
+            return RIGHT.cookie(Some(self.host.address.ip()), self.peer.ip());
+        }
+        let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
+        let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().expect("hexadecimal digits");
+        Cookie::new(&bytes).unwrap_or_else(|| self.fail("a cookie"))
     }
 
     fn blocks(&self, blocks: &[&str]) -> SackBlocks {
@@ -361,27 +395,24 @@ impl Script {
                 let listener = self.listener.take().ok_or("no listener")?;
                 stack.unlisten(now, listener, &mut self.host.store);
             }
-            ["connect"] => {
-                let key = stack.connect(now, self.host.address, self.peer, 1500, settings);
-                self.key = Some(key.map_err(say)?);
-            }
+            ["connect"] => self.connect(0)?,
+            ["connect", count] => self.connect(self.number(count))?,
             ["accept"] => {
                 let listener = self.listener.ok_or("no listener")?;
                 self.key = Some(stack.accept(listener).ok_or("nothing to accept")?);
             }
-            ["send", count] => {
-                let count = self.number(count);
-                let bytes: Vec<u8> = (self.given..self.given + count).map(byte).collect();
-                let extent = self.host.store.fill(&bytes);
-                let key = self.key()?;
-                self.host.stack.send(key, extent).map_err(say)?;
-                self.given += count;
-            }
+            ["send", count] => self.send(self.number(count))?,
             ["recv", count] => self.receive(count, true)?,
             ["take", count] => self.receive(count, false)?,
             ["release", count] => {
                 let (key, count) = (self.key()?, self.number(count));
                 self.host.stack.release(key, count.into());
+            }
+            ["peer", port] => {
+                let port = self.number(port) as u16;
+                self.isns.extend(self.isn.map(|isn| (self.peer.port(), isn)));
+                self.peer.set_port(port);
+                self.isn = self.isns.get(&port).copied();
             }
             ["shutdown"] => self.host.stack.shutdown(self.key.ok_or("no connection")?),
             ["close"] => self.host.stack.close(now, self.key.ok_or("no connection")?),
@@ -399,6 +430,24 @@ impl Script {
             ["unset", name] => self.set(name, false)?,
             _ => self.check(words)?,
         }
+        Ok(())
+    }
+
+    /// Connects, and has so many bytes ready before the SYN leaves.
+    fn connect(&mut self, count: u32) -> Result<(), String> {
+        let (now, settings) = (self.now, self.settings);
+        (self.isn, self.clock, self.given, self.read) = (None, None, 1, 1);
+        let key = self.host.stack.connect(now, self.host.address, self.peer, 1500, settings);
+        self.key = Some(key.map_err(|error| error.to_string())?);
+        if count > 0 { self.send(count) } else { Ok(()) }
+    }
+
+    fn send(&mut self, count: u32) -> Result<(), String> {
+        let bytes: Vec<u8> = (self.given..self.given + count).map(byte).collect();
+        let extent = self.host.store.fill(&bytes);
+        let key = self.key()?;
+        self.host.stack.send(key, extent).map_err(|error| error.to_string())?;
+        self.given += count;
         Ok(())
     }
 
@@ -432,6 +481,7 @@ impl Script {
             "too_big" => IcmpError::TooBig(mtu),
             "refused" => IcmpError::Refused,
             "unreachable" => IcmpError::Unreachable,
+            "prohibited" => IcmpError::Prohibited,
             _ => return Err("an error".to_owned()),
         };
         let sequence = self.isn.unwrap_or(0).wrapping_add(self.number(sequence));
@@ -447,6 +497,9 @@ impl Script {
         match name.split('=').next().unwrap_or_default() {
             "no_delay" => settings.no_delay = on,
             "cork" => settings.cork = on,
+            "fast_open" => settings.fast_open.connects = on,
+            "pending" => settings.fast_open.pending_max = number().ok_or("a number")? as u16,
+            "without_cookies" => settings.fast_open.without_cookies = on,
             "sack" => settings.sack = on,
             "timestamps" => settings.timestamps = on,
             "window_scaling" => settings.window_scaling = on,
@@ -494,6 +547,8 @@ impl Script {
             ["unread", bytes] => (info.unread_bytes.to_string(), bytes),
             ["recovery", phase] => (info.recovery.to_owned(), phase),
             ["rto_ms", ms] => ((info.rto_ns / MILLISECOND).to_string(), ms),
+            ["syn_data", is] => (info.syn_had_data.to_string(), is),
+            ["room", bytes] => (self.host.stack.syn_room(self.key()?).to_string(), bytes),
             ["rtt_ms", ms] => ((info.rtt_ns / MILLISECOND).to_string(), ms),
             _ => return Err("what is that?".to_owned()),
         };

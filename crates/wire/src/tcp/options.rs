@@ -14,6 +14,11 @@ const SACK_PERMITTED: (u8, usize) = (4, 2);
 const SACK: u8 = 5;
 /// RFC 7323, section 3.2.
 const TIMESTAMPS: (u8, usize) = (8, 10);
+/// RFC 7413, section 4.1.1.
+const FAST_OPEN: u8 = 34;
+/// What drafts of it had: the experimental kind of RFC 4727, with an identifier (RFC 6994).
+const EXPERIMENT: u8 = 254;
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 const BLOCK_LENGTH: usize = 8;
 const BLOCKS_MAX: usize = 4;
@@ -33,8 +38,37 @@ pub struct Options {
     pub sack_permitted: bool,
     /// The clock of the sender, and the newest that it has of the receiver's.
     pub timestamps: Option<Timestamps>,
-    /// What has come besides what is acknowledged.
-    pub sack: SackBlocks,
+    /// What has come besides what is acknowledged; or, of a SYN, what it says of TCP Fast Open.
+    pub extra: Extra,
+}
+
+/// A SYN has no blocks, and others have no cookie: so both have one place, and segments of data
+/// have no more bytes to be moved about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extra {
+    /// RFC 2018, section 3.
+    Sack(SackBlocks),
+    /// RFC 7413, section 4.1.1. It means something with a SYN only.
+    FastOpen(FastOpen),
+}
+
+// The count of blocks says which of the two it is.
+const _: () = assert!(size_of::<Extra>() == size_of::<SackBlocks>());
+
+/// The option of TCP Fast Open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpen {
+    /// The cookie; without it the option asks for one.
+    pub cookie: Option<Cookie>,
+    /// It is the experimental option of the drafts.
+    pub is_experimental: bool,
+}
+
+/// A cookie of TCP Fast Open: an even number of bytes, 4 to 16.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Cookie {
+    bytes: [u8; Self::LENGTH_MAX],
+    length: u8,
 }
 
 /// RFC 7323, section 3.
@@ -51,23 +85,134 @@ pub struct Timestamps {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(u32, u32); BLOCKS_MAX],
-    count: u8,
+    count: Count,
 }
 
+/// How many blocks there are. Not a plain number, so that [`Extra`] has a value to spare.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(u8)]
+enum Count {
+    #[default]
+    None,
+    One,
+    Two,
+    Three,
+    Four,
+}
+
+const COUNTS: [Count; BLOCKS_MAX + 1] =
+    [Count::None, Count::One, Count::Two, Count::Three, Count::Four];
+
 impl SackBlocks {
+    /// No block.
+    pub const NONE: Self = Self { blocks: [(0, 0); BLOCKS_MAX], count: Count::None };
+
     /// Appends a block if there is room.
     #[inline]
     pub fn push(&mut self, left: u32, right: u32) {
-        if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
+        let count = self.count as usize;
+        if let Some(block) = self.blocks.get_mut(count) {
             *block = (left, right);
-            self.count += 1;
+            self.count = COUNTS[count + 1];
         }
     }
 
     /// Forgets those from the `count`th on.
     pub fn truncate(&mut self, count: usize) {
-        self.count = self.count.min(count.min(BLOCKS_MAX) as u8);
-        self.blocks[usize::from(self.count)..].fill((0, 0));
+        let count = count.min(self.count as usize);
+        self.count = COUNTS[count];
+        self.blocks[count..].fill((0, 0));
+    }
+}
+
+impl Default for Extra {
+    #[inline]
+    fn default() -> Self {
+        Self::Sack(SackBlocks::NONE)
+    }
+}
+
+impl From<SackBlocks> for Extra {
+    #[inline]
+    fn from(blocks: SackBlocks) -> Self {
+        Self::Sack(blocks)
+    }
+}
+
+impl From<FastOpen> for Extra {
+    fn from(fast_open: FastOpen) -> Self {
+        Self::FastOpen(fast_open)
+    }
+}
+
+impl FastOpen {
+    /// What the bytes behind the kind and the length, and behind the identifier of an experiment,
+    /// stand for. RFC 7413, section 4.1.1: of a length that no cookie has, the option says nothing.
+    fn parse(bytes: &[u8], is_experimental: bool) -> Option<Self> {
+        let cookie = match bytes {
+            [] => None,
+            bytes => Some(Cookie::new(bytes)?),
+        };
+        Some(Self { cookie, is_experimental })
+    }
+
+    const fn length(&self) -> usize {
+        let head = if self.is_experimental { 4 } else { 2 };
+        match &self.cookie {
+            Some(cookie) => head + cookie.length as usize,
+            None => head,
+        }
+    }
+
+    /// Writes it, and what fills it up to words of 32 bits, which `bytes` are.
+    fn emit(&self, bytes: &mut [u8]) {
+        let length = self.length();
+        bytes.fill(NO_OPERATION);
+        let (kind, head) = match self.is_experimental {
+            true => (EXPERIMENT, 4),
+            false => (FAST_OPEN, 2),
+        };
+        bytes[..2].copy_from_slice(&[kind, length as u8]);
+        if self.is_experimental {
+            bytes[2..4].copy_from_slice(&FAST_OPEN_EXPERIMENT);
+        }
+        if let Some(cookie) = &self.cookie {
+            bytes[head..length].copy_from_slice(cookie);
+        }
+    }
+}
+
+impl Cookie {
+    /// RFC 7413, section 4.1.1: the least and the largest number of bytes.
+    pub const LENGTH_MIN: usize = 4;
+    /// See [`Cookie::LENGTH_MIN`].
+    pub const LENGTH_MAX: usize = 16;
+
+    /// The cookie of these bytes, if they can be one.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let length = bytes.len();
+        let is_one =
+            (Self::LENGTH_MIN..=Self::LENGTH_MAX).contains(&length) && length.is_multiple_of(2);
+        let mut cookie = Self { bytes: [0; Self::LENGTH_MAX], length: length as u8 };
+        is_one.then(|| {
+            cookie.bytes[..length].copy_from_slice(bytes);
+            cookie
+        })
+    }
+}
+
+impl Deref for Cookie {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl core::fmt::Debug for Cookie {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -76,7 +221,7 @@ impl Deref for SackBlocks {
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        &self.blocks[..usize::from(self.count)]
+        &self.blocks[..self.count as usize]
     }
 }
 
@@ -129,12 +274,42 @@ impl Options {
             SACK_PERMITTED => self.sack_permitted = true,
             TIMESTAMPS => self.timestamps = Some(Timestamps::at(option, 2)),
             (SACK, length) if length % BLOCK_LENGTH == 2 => {
-                self.sack = SackBlocks::default();
+                let mut blocks = SackBlocks::NONE;
                 for block in option[2..].chunks_exact(BLOCK_LENGTH) {
-                    self.sack.push(u32_at(block, 0), u32_at(block, 4));
+                    blocks.push(u32_at(block, 0), u32_at(block, 4));
                 }
+                self.extra = Extra::Sack(blocks);
+            }
+            (FAST_OPEN, _) => self.take_fast_open(FastOpen::parse(&option[2..], false)),
+            (EXPERIMENT, 4..) if option[2..4] == FAST_OPEN_EXPERIMENT => {
+                self.take_fast_open(FastOpen::parse(&option[4..], true));
             }
             _ => {}
+        }
+    }
+
+    fn take_fast_open(&mut self, option: Option<FastOpen>) {
+        if let Some(option) = option {
+            self.extra = Extra::FastOpen(option);
+        }
+    }
+
+    /// What has come besides what is acknowledged.
+    #[inline]
+    #[must_use]
+    pub const fn sack(&self) -> &SackBlocks {
+        match &self.extra {
+            Extra::Sack(blocks) => blocks,
+            Extra::FastOpen(_) => const { &SackBlocks::NONE },
+        }
+    }
+
+    /// What is said of TCP Fast Open.
+    #[must_use]
+    pub const fn fast_open(&self) -> Option<FastOpen> {
+        match self.extra {
+            Extra::Sack(_) => None,
+            Extra::FastOpen(option) => Some(option),
         }
     }
 
@@ -154,10 +329,11 @@ impl Options {
         if self.window_scale.is_some() {
             length += 4;
         }
-        if self.sack.count > 0 {
-            length += 4 + BLOCK_LENGTH * self.sack.count as usize;
+        match &self.extra {
+            Extra::Sack(SackBlocks { count: Count::None, .. }) => length,
+            Extra::Sack(blocks) => length + 4 + BLOCK_LENGTH * blocks.count as usize,
+            Extra::FastOpen(option) => length + option.length().next_multiple_of(4),
         }
-        length
     }
 
     /// Writes the options, each at a word's beginning, in the order that Linux has.
@@ -189,13 +365,17 @@ impl Options {
         if let Some(scale) = self.window_scale {
             word([NO_OPERATION, WINDOW_SCALE.0, WINDOW_SCALE.1 as u8, scale]);
         }
-        if self.sack.count > 0 {
-            let length = 2 + BLOCK_LENGTH as u8 * self.sack.count;
-            word([NO_OPERATION, NO_OPERATION, SACK, length]);
-            for (left, right) in self.sack.iter() {
-                word(left.to_be_bytes());
-                word(right.to_be_bytes());
+        match &self.extra {
+            Extra::Sack(SackBlocks { count: Count::None, .. }) => {}
+            Extra::Sack(blocks) => {
+                let length = 2 + BLOCK_LENGTH as u8 * blocks.count as u8;
+                word([NO_OPERATION, NO_OPERATION, SACK, length]);
+                for (left, right) in blocks.iter() {
+                    word(left.to_be_bytes());
+                    word(right.to_be_bytes());
+                }
             }
+            Extra::FastOpen(option) => option.emit(&mut bytes[at..]),
         }
     }
 }

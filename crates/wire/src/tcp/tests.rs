@@ -14,14 +14,24 @@ fn any_options() -> impl Strategy<Value = Options> {
         proptest::option::of(0..=options::WINDOW_SCALE_MAX),
         any::<bool>(),
         proptest::option::of(timestamps),
-        vec(any::<(u32, u32)>(), 0..3),
+        any_extra(),
     )
-        .prop_map(|(maximum_segment_size, window_scale, sack_permitted, timestamps, blocks)| {
-            let mut sack = SackBlocks::default();
-            blocks.iter().for_each(|(left, right)| sack.push(*left, *right));
-            Options { maximum_segment_size, window_scale, sack_permitted, timestamps, sack }
+        .prop_map(|(maximum_segment_size, window_scale, sack_permitted, timestamps, extra)| {
+            Options { maximum_segment_size, window_scale, sack_permitted, timestamps, extra }
         })
         .prop_filter("40 bytes at most", |options| options.length() <= 40)
+}
+
+fn any_extra() -> impl Strategy<Value = Extra> {
+    let blocks = vec(any::<(u32, u32)>(), 0..3).prop_map(|blocks| {
+        let mut sack = SackBlocks::default();
+        blocks.iter().for_each(|(left, right)| sack.push(*left, *right));
+        sack.into()
+    });
+    let option = (vec(any::<u8>(), 0..=16), any::<bool>())
+        .prop_map(|(bytes, is_experimental)| (Cookie::new(&bytes), is_experimental))
+        .prop_map(|(cookie, is_experimental)| FastOpen { cookie, is_experimental }.into());
+    prop_oneof![blocks, option]
 }
 
 fn any_repr() -> impl Strategy<Value = Repr> {
@@ -135,7 +145,8 @@ fn what_is_wrong_with_options_ends_them() {
         &[0, 4, 2, 0],                // behind the end
         &[3, 2, 1, 1],                // of a wrong length
         &[28, 4, 0x80, 10],           // the user timeout of RFC 5482, which is skipped
-        &[34, 2, 30, 4, 0, 0],        // TCP Fast Open, MPTCP
+        &[30, 4, 0, 0],               // MPTCP
+        &[254, 4, 0x12, 0x34],        // an experiment of others
         &[5, 9, 0, 0, 0, 0, 0, 0, 0], // SACK with less than a block
     ] {
         assert_eq!(parse(tail), only_size, "{tail:?}");
@@ -151,7 +162,7 @@ fn four_blocks_of_sack_without_timestamps() {
     let mut sack = SackBlocks::default();
     (0..5).for_each(|block| sack.push(block * 10, block * 10 + 5));
     assert_eq!(sack.len(), 4);
-    let options = Options { sack, ..Options::default() };
+    let options = Options { extra: sack.into(), ..Options::default() };
     let mut bytes = [0; 36];
     options.emit(&mut bytes);
     assert_eq!(Options::parse(&bytes), options);
@@ -182,4 +193,38 @@ fn flags_are_written_as_tcpdump_does() {
     assert_eq!(Flags::from_letter('E'), Some(Flags::ECE));
     assert!((Flags::FIN | Flags::ACK).intersects(Flags::FIN | Flags::SYN));
     assert_eq!((Flags::FIN | Flags::ACK).without(Flags::ACK), Flags::FIN);
+}
+
+/// RFC 7413, section 4.1.1: a request has no bytes, a cookie an even number of them from 4 to 16;
+/// anything else says nothing.
+#[test]
+fn cookies_of_fast_open_have_an_even_number_of_bytes_from_four_to_sixteen() {
+    for length in 0..=38_usize {
+        let mut option = vec![34, 2 + length as u8];
+        option.extend(1..=length as u8);
+        let parsed = Options::parse(&option).fast_open();
+        let is_cookie = [4, 6, 8, 10, 12, 14, 16].contains(&length);
+        assert_eq!(parsed.is_some(), is_cookie || length == 0, "{length}");
+        let cookie = parsed.and_then(|option| option.cookie);
+        assert_eq!(cookie.as_deref(), is_cookie.then_some(&option[2..]), "{length}");
+    }
+}
+
+#[test]
+fn fast_open_stands_behind_all_others_and_is_filled_up() {
+    let emit = |is_experimental, cookie: &[u8]| {
+        let cookie = Cookie::new(cookie);
+        let extra = FastOpen { cookie, is_experimental }.into();
+        let options = Options { window_scale: Some(8), extra, ..Options::default() };
+        let mut bytes = vec![0xee; options.length()];
+        options.emit(&mut bytes);
+        assert_eq!(Options::parse(&bytes), options);
+        bytes
+    };
+    let scale = [1, 3, 3, 8];
+    assert_eq!(emit(false, &[]), [&scale[..], &[34, 2, 1, 1]].concat());
+    assert_eq!(emit(false, &[9; 4]), [&scale[..], &[34, 6, 9, 9, 9, 9, 1, 1]].concat());
+    assert_eq!(emit(false, &[9; 6]), [&scale[..], &[34, 8, 9, 9, 9, 9, 9, 9]].concat());
+    assert_eq!(emit(true, &[]), [&scale[..], &[254, 4, 0xf9, 0x89]].concat());
+    assert_eq!(emit(true, &[9; 4]), [&scale[..], &[254, 8, 0xf9, 0x89, 9, 9, 9, 9]].concat());
 }
