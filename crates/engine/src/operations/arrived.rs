@@ -33,7 +33,8 @@ impl Channels {
             _ => Request::parse(head).map(|request| self.take_request(owner, &request, operation)),
         };
         let operated = operated.unwrap_or(Operated::Violation);
-        if let (Arrived::Pool(buffer), Operated::Over | Operated::Violation) = (operation, operated)
+        if let (Arrived::Buffer(buffer), Operated::Over | Operated::Violation) =
+            (operation, operated)
             && let Some(channel) = self.channel(owner.channel)
         {
             channel.free_spare(buffer);
@@ -58,8 +59,8 @@ impl Channels {
             Arrived::Packet(_) if exchange.answers >= ANSWERS_MAX || !has_bytes => {
                 return Operated::NoRoom;
             }
-            Arrived::Pool(_) if exchange.answers >= ANSWERS_LIMIT => return Operated::Violation,
-            Arrived::Packet(_) | Arrived::Pool(_) => {}
+            Arrived::Buffer(_) if exchange.answers >= ANSWERS_LIMIT => return Operated::Violation,
+            Arrived::Packet(_) | Arrived::Buffer(_) => {}
         }
         let mut gathered = core::mem::take(&mut channel.operations.gathered);
         let Some(outcome) = channel.execute(owner.connection, request, operation, &mut gathered)
@@ -103,7 +104,7 @@ impl Channels {
 fn copy(channel: &Channel, operation: Arrived<'_>, at: usize, into: &mut [u8]) {
     match operation {
         Arrived::Packet(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
-        Arrived::Pool(buffer) => channel.end.read_received(to_channel(buffer), at as u32, into),
+        Arrived::Buffer(buffer) => channel.end.read_received(to_channel(buffer), at as u32, into),
     }
 }
 
@@ -147,7 +148,7 @@ impl Channel {
         let at = spot.offset;
         let _ = match operation {
             Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
-            Arrived::Pool(buffer) => {
+            Arrived::Buffer(buffer) => {
                 let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
                 self.end.share_received(buffer, from, buffer.length - from, shared, at)
             }
@@ -200,7 +201,7 @@ impl Channel {
         let Some(asked) = due.filter(is_due) else { return Operated::Violation };
         let buffer = match operation {
             _ if data_length == 0 => None,
-            Arrived::Pool(buffer) => Some(buffer),
+            Arrived::Buffer(buffer) => Some(buffer),
             Arrived::Packet(bytes) => match self.allocate(slot, bytes.len() as u32) {
                 Some(buffer) => {
                     self.end.write(to_channel(buffer), 0, bytes);
