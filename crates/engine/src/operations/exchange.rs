@@ -19,6 +19,7 @@ use clearway_wire::clearway::operation::{
 
 use super::execute::GATHERED_BYTES_MAX;
 use super::regions::Spot;
+use super::writing::Writing;
 use crate::channels::Channel;
 
 /// Requests of one connection that are on their way. Who asks has room for the answers of so many
@@ -156,6 +157,8 @@ pub(crate) struct Exchange {
     pub(super) next_answer: u32,
     /// The number of the peer's next request.
     pub(super) next_request: u32,
+    /// The peer's next request, if it is a write that goes to its place as it comes.
+    pub(super) writing: Option<Writing>,
     pub(super) sent: VecDeque<Sent>,
     /// The name of the first.
     pub(super) first_name: u32,
@@ -216,6 +219,16 @@ impl Exchange {
         let status = refused?;
         self.asked.pop_front();
         Some((token, status))
+    }
+
+    /// A long write of the peer's is under way.
+    pub(crate) const fn has_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// The same, of so many bytes with its head.
+    pub(crate) fn is_writing(&self, bytes: u32) -> bool {
+        self.writing.is_some_and(|writing| writing.total() == bytes)
     }
 
     /// Appends the answer to the peer's next request.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::copying::{Copying, Direction};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions, Spot};
+use super::writing::Writing;
 use super::{Operations, Unsharing};
 use crate::control::Allowance;
 
@@ -41,6 +42,8 @@ pub struct ExchangeState {
     pub next_answer: u32,
     /// See `next_answer`.
     pub next_request: u32,
+    /// That request, if it goes to its place as it comes.
+    pub writing: Option<WritingState>,
     /// What has not arrived, in order.
     pub sent: Vec<SentState>,
     /// The name of the first of these, and how many the flow has.
@@ -89,6 +92,17 @@ pub struct CopyingState {
     pub buffer: Option<Buffer>,
     /// Where in the transmit pool a write comes from.
     pub offset: u32,
+}
+
+/// A long write of a peer that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WritingState {
+    /// The head of the request.
+    pub request: Vec<u8>,
+    /// How many bytes it writes.
+    pub length: u32,
+    /// The status of its answer, if nothing more of it is written.
+    pub refused: Option<u8>,
 }
 
 /// What waits for its turn to be sent.
@@ -262,6 +276,7 @@ impl Exchange {
             waiting: waiting.collect(),
             next_answer: self.next_answer,
             next_request: self.next_request,
+            writing: self.writing.as_ref().map(Writing::save),
             sent: sent.collect(),
             first_name: self.first_name,
             pushed: self.pushed,
@@ -281,6 +296,7 @@ impl Exchange {
             messages_waiting: 0,
             next_answer: saved.next_answer,
             next_request: saved.next_request,
+            writing: saved.writing.as_ref().map(Writing::restore).transpose()?,
             sent,
             first_name: saved.first_name,
             pushed: saved.pushed,
@@ -306,6 +322,8 @@ impl Exchange {
         let are_named =
             self.first_name < OPERATION_NAMES && self.pushed as usize <= self.sent.len();
         ensure(are_named, "operations that have no name")?;
+        let is_next = |writing: Writing| writing.is_number(self.next_request);
+        ensure(self.writing.is_none_or(is_next), "a write that is not the next request")?;
         ensure(self.snapshots_gone <= COUNT_MAX, "more bytes than can be counted")?;
         let mut at = self.snapshots_gone;
         for sent in &self.sent {
