@@ -42,7 +42,7 @@ use clearway_channel::{
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
-use crate::channels::{Channel, Channels, SlotQueue};
+use crate::channels::{Channel, Channels, Held, SlotQueue};
 use crate::common::Common;
 use crate::control::Allowance;
 use crate::messages::Messages;
@@ -205,9 +205,9 @@ impl Channel {
     }
 
     /// A message has operations in front of it, and waits among them.
-    pub(crate) fn hold(&mut self, slot: u32, offset: u32, length: u32) {
+    pub(crate) fn hold(&mut self, slot: u32, message: Held) {
         if let Some(exchange) = self.exchange_of(slot) {
-            exchange.hold(offset, length);
+            exchange.hold(message);
         }
     }
 

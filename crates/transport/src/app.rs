@@ -127,9 +127,15 @@ pub struct Operation {
 pub enum Outbound {
     /// An operation.
     Operation(Operation),
-    /// A message of the app, which has waited behind operations: offset and length in its transmit
-    /// pool.
-    Message(u32, u32),
+    /// A message of the app, which has waited behind operations.
+    Message {
+        /// Where in the app's transmit pool it is.
+        offset: u32,
+        /// Its length.
+        length: u32,
+        /// Until when it may leave.
+        deadline: Option<Deadline>,
+    },
 }
 
 /// Until when a message may leave. One that cannot is dropped, and both apps are told.

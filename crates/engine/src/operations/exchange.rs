@@ -20,7 +20,7 @@ use clearway_wire::clearway::operation::{
 use super::execute::GATHERED_BYTES_MAX;
 use super::regions::Spot;
 use super::writing::Writing;
-use crate::channels::Channel;
+use crate::channels::{Channel, Held};
 
 /// Requests of one connection that are on their way. Who asks has room for the answers of so many
 /// at least.
@@ -50,8 +50,7 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Operation(Asked),
-    /// A message: offset and length in the transmit pool.
-    Message(u32, u32),
+    Message(Held),
 }
 
 impl Asked {
@@ -196,8 +195,8 @@ impl Exchange {
     }
 
     /// Appends a message, which is to wait as well.
-    pub(super) fn hold(&mut self, offset: u32, length: u32) {
-        self.waiting.push_back(Waiting::Message(offset, length));
+    pub(super) fn hold(&mut self, message: Held) {
+        self.waiting.push_back(Waiting::Message(message));
         self.messages_waiting += 1;
     }
 
@@ -250,7 +249,9 @@ impl Exchange {
     pub(crate) fn next_outbound(&mut self, has_closed: bool) -> Option<Outbound> {
         while self.pushed as usize == self.sent.len() {
             match self.take_waiting(has_closed)? {
-                Waiting::Message(offset, length) => return Some(Outbound::Message(offset, length)),
+                Waiting::Message(Held { offset, length, deadline }) => {
+                    return Some(Outbound::Message { offset, length, deadline });
+                }
                 Waiting::Operation(asked) => self.send_request(asked),
             }
         }
@@ -283,16 +284,16 @@ impl Exchange {
 
     /// The same within the engine: it is refused, or was carried out and nobody hears of it, or it
     /// is a message, which is returned.
-    pub(super) fn pass_waiting(&mut self) -> Option<(u32, u32)> {
+    pub(super) fn pass_waiting(&mut self) -> Option<Held> {
         match self.waiting.pop_front()? {
             Waiting::Operation(asked) => {
                 self.on_way += u32::from(asked.refused.is_none());
                 self.asked.push_back(asked);
                 None
             }
-            Waiting::Message(offset, length) => {
+            Waiting::Message(message) => {
                 self.messages_waiting -= 1;
-                Some((offset, length))
+                Some(message)
             }
         }
     }

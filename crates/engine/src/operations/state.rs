@@ -14,6 +14,7 @@ use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions, Spot};
 use super::writing::Writing;
 use super::{Operations, Unsharing};
+use crate::channels::Held;
 use crate::control::Allowance;
 
 /// A region.
@@ -110,8 +111,8 @@ pub struct WritingState {
 pub enum WaitingState {
     /// An operation.
     Operation(AskedState),
-    /// A message: offset and length in the transmit pool.
-    Message(u32, u32),
+    /// A message.
+    Message(Held),
 }
 
 /// An operation that has not arrived.
@@ -256,7 +257,7 @@ impl Exchange {
     pub(crate) fn save(&self) -> ExchangeState {
         let waiting = self.waiting.iter().map(|waiting| match waiting {
             Waiting::Operation(asked) => WaitingState::Operation(asked.save()),
-            Waiting::Message(offset, length) => WaitingState::Message(*offset, *length),
+            Waiting::Message(message) => WaitingState::Message(*message),
         });
         let sent = self.sent.iter().map(|sent| SentState {
             head: sent.head.to_vec(),
@@ -349,7 +350,7 @@ impl Exchange {
         let asked = self.asked.iter().map(|asked| asked.payload);
         let waiting = self.waiting.iter().map(|waiting| match waiting {
             Waiting::Operation(asked) => asked.payload,
-            Waiting::Message(offset, length) => (*offset, *length),
+            Waiting::Message(message) => (message.offset, message.length),
         });
         ensure(asked.chain(waiting).all(is_extent), "what is beyond the pool is to be sent")
     }
@@ -410,7 +411,7 @@ impl Waiting {
     fn restore(saved: WaitingState) -> Result<Self, Invalid> {
         Ok(match saved {
             WaitingState::Operation(asked) => Self::Operation(Asked::restore(asked)?),
-            WaitingState::Message(offset, length) => Self::Message(offset, length),
+            WaitingState::Message(message) => Self::Message(message),
         })
     }
 }
