@@ -8,12 +8,13 @@ mod early;
 mod line;
 mod parking;
 mod posts;
+mod sites;
 mod slots;
 mod state;
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{Time, counters};
+use clearway_base::{RangeSet, Time, counters};
 use clearway_channel::{Code, Completion, SMALL_MESSAGE_BYTES_MAX, Violation};
 use clearway_transport::{
     App, Arrived, Buffer, Delivered, FlowKey, Operated, Order, Outbound, Owner, Reason, Room,
@@ -21,13 +22,13 @@ use clearway_transport::{
 };
 
 use crate::control::PingFailure;
-use crate::operations::{Exchange, OperationCounters};
+use crate::operations::{Exchange, OperationCounters, long_write};
 pub(crate) use channel::Channel;
 pub use connection::Held;
 pub(crate) use connection::{Bearer, Connection, Local, Stage};
 use parking::Attention;
 pub use posts::PostState;
-use posts::number_of;
+pub(crate) use sites::Site;
 pub(crate) use slots::SlotQueue;
 pub(crate) use state::Ends;
 
@@ -305,9 +306,10 @@ impl App for Channels {
     #[inline]
     fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
         let Some(channel) = self.channel(owner.channel) else { return };
-        match number_of(buffer) {
-            None => channel.end.write(to_channel(buffer), at, bytes),
-            Some(number) => channel.write_posted(number, at, bytes),
+        match Site::of(buffer) {
+            Site::Pool => channel.end.write(to_channel(buffer), at, bytes),
+            Site::Posted(number) => channel.write_posted(number, at, bytes),
+            Site::Region => channel.write_part(owner.connection, at, bytes),
         }
     }
 
@@ -318,6 +320,29 @@ impl App for Channels {
             Room::Pool => None,
         };
         posted.or_else(|| channel.begin(owner.connection, length, order))
+    }
+
+    fn begin_operation(
+        &mut self,
+        owner: Owner,
+        length: u32,
+        order: Order,
+        first: Option<&[u8]>,
+    ) -> Option<Buffer> {
+        if let Some(request) = first.and_then(|first| long_write(first, length)) {
+            return self.begin_write(owner, &request, length);
+        }
+        self.channel(owner.channel)?.begin(owner.connection, length, order)
+    }
+
+    fn turn_of_operation(
+        &mut self,
+        owner: Owner,
+        buffer: Buffer,
+        order: Order,
+        parts: &RangeSet,
+    ) -> Buffer {
+        self.take_out_write(owner, buffer, order, parts).unwrap_or(buffer)
     }
 
     fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
@@ -345,15 +370,16 @@ impl App for Channels {
     #[inline]
     fn deliver(&mut self, owner: Owner, buffer: Buffer) -> Delivered {
         self.counters.messages_delivered += 1;
-        let posted = number_of(buffer);
-        self.counters.messages_placed += u64::from(posted.is_some());
+        let Site::Posted(number) = Site::of(buffer) else {
+            let channel = self.channel(owner.channel);
+            channel.into_iter().for_each(|it| it.deliver(owner.connection, buffer));
+            return Delivered::Held;
+        };
+        self.counters.messages_placed += 1;
         if let Some(channel) = self.channel(owner.channel) {
-            match posted {
-                None => channel.deliver(owner.connection, buffer),
-                Some(number) => channel.place(number, buffer.length),
-            }
+            channel.place(number, buffer.length);
         }
-        if posted.is_some() { Delivered::Released } else { Delivered::Held }
+        Delivered::Released
     }
 
     #[inline]

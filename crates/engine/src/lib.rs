@@ -63,7 +63,7 @@ pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, SharedWay, Target, Waiting};
 pub use operations::{
     AskedState, CopyingState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState,
-    WaitingState,
+    WaitingState, WritingState,
 };
 pub use services::{Entry, Service, entries};
 pub use snapshot::{

@@ -127,13 +127,25 @@ impl Channels {
         let Some(channel) = self.channel(owner.channel) else { return };
         let stage = channel.connection(owner.connection).map(|connection| connection.stage);
         if stage == Some(Stage::Behind) {
-            return channel.hold(owner.connection, message.offset, message.length);
+            return channel.hold(owner.connection, message);
         }
         self.send_local(owner, message);
     }
 
+    /// Sends a message that had operations in front of it. One with a deadline may be late by now:
+    /// that is seen when it is tried.
+    pub(crate) fn send_late(&mut self, owner: Owner, message: Held) {
+        if message.deadline.is_none() {
+            return self.send_local(owner, message);
+        }
+        let Some(local) = self.local(owner) else { return };
+        let peer = local.peer;
+        local.waiting.push_back(message);
+        self.try_waiting(peer);
+    }
+
     /// Sends a message, or keeps it until the peer has room.
-    pub(crate) fn send_local(&mut self, owner: Owner, message: Held) {
+    fn send_local(&mut self, owner: Owner, message: Held) {
         let Some(local) = self.local(owner) else { return };
         let peer = local.peer;
         let must_wait = !local.waiting.is_empty() || self.copy(owner, peer, message).is_err();

@@ -16,6 +16,7 @@
 //! | `copying` | long reads and writes within the engine, a slice in each turn |
 //! | `ask` | what apps ask for, and connections within the engine |
 //! | `arrived` | requests and answers of peers |
+//! | `writing` | long writes of peers, which go to their place as they come |
 //! | `counters` | what was done, and what was refused |
 //!
 //! A request and its answer are messages of their flow: delivered once, in order. So an operation
@@ -30,6 +31,7 @@ mod execute;
 mod groups;
 mod regions;
 mod state;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -40,7 +42,7 @@ use clearway_channel::{
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
-use crate::channels::{Channel, Channels, SlotQueue};
+use crate::channels::{Channel, Channels, Held, SlotQueue};
 use crate::common::Common;
 use crate::control::Allowance;
 use crate::messages::Messages;
@@ -54,7 +56,9 @@ pub(crate) use regions::Regions;
 pub(crate) use regions::Spot;
 pub use state::{
     AskedState, CopyingState, ExchangeState, RegionState, SentState, SourceState, WaitingState,
+    WritingState,
 };
+pub(crate) use writing::long_write;
 
 /// Bytes of short answers that are kept for the peers of one app, until they have arrived.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
@@ -201,9 +205,9 @@ impl Channel {
     }
 
     /// A message has operations in front of it, and waits among them.
-    pub(crate) fn hold(&mut self, slot: u32, offset: u32, length: u32) {
+    pub(crate) fn hold(&mut self, slot: u32, message: Held) {
         if let Some(exchange) = self.exchange_of(slot) {
-            exchange.hold(offset, length);
+            exchange.hold(message);
         }
     }
 

@@ -2,15 +2,22 @@
 
 mod world;
 
-use clearway_channel::{Command, Completion};
+use clearway_channel::{
+    Command, Completion, OperationKind as Kind, OperationStatus as Status, Sizes,
+};
 use clearway_nic::fabric::Faults;
-use world::pair::restore;
+use world::pair::{Pair, at, restore, some};
 use world::{App, SIZES, World};
 
 const PORT: u16 = 4000;
 const LENGTH: u32 = 2000;
 /// Messages that are more than the window, which is a sixteenth of the receive pool.
 const FILL: u32 = SIZES.receive_pool_bytes / 16 / LENGTH;
+
+/// More than are on their way at a time.
+const ADDS: usize = 600;
+/// More than an app with little memory has room for.
+const READS: usize = 10;
 
 /// Sends a message that is to leave within so many microseconds.
 fn send_within(app: &mut App, connection: u64, within_us: u32) -> bool {
@@ -69,5 +76,54 @@ fn both_apps_hear_of_what_was_dropped() {
         });
         assert_eq!(skipped.sum::<u32>(), if server_hears { 5 } else { 0 });
         assert_eq!(world.counter(0, "messages_dropped"), 5);
+    }
+}
+
+/// What is asked for before it keeps the message waiting: more adds than are on their way at a time,
+/// while nothing comes through, or reads for which their asker has no room.
+#[test]
+fn a_message_behind_operations_is_dropped_in_time() {
+    for (owner_host, within_us, is_dropped) in
+        [(1, 500, true), (0, 500, true), (1, 3_000_000, false), (0, 3_000_000, false)]
+    {
+        let sizes = Sizes { receive_pool_bytes: 1 << 18, ..SIZES };
+        let mut pair = Pair::of_sizes(owner_host, sizes);
+        let region = pair.share_all();
+        pair.owner.submit(&Command::TellSkipped { is_told: true });
+        pair.world.turn();
+        pair.world.fabric.set_cut(0, 1, true);
+        let asked = if owner_host == 1 { ADDS } else { READS };
+        for _ in 0..asked {
+            while !pair.asker.end.has_room() {
+                pair.world.turn_alone(0);
+            }
+            match owner_host {
+                1 => pair.start(Kind::FetchAdd, region, at(0)),
+                _ => pair.start(Kind::Read, region, some(0, 60_000)),
+            };
+        }
+        assert!(pair.asker.send(pair.near, b"before"));
+        assert!(send_within(&mut pair.asker, pair.near, within_us));
+        assert!(pair.asker.send(pair.near, b"behind"));
+        (0..1000).for_each(|_| pair.world.turn());
+        (0..2).for_each(|host| restore(&mut pair.world, host));
+        pair.world.audit();
+        assert!(pair.asker.told.is_empty() && pair.owner.received.is_empty());
+        pair.world.fabric.set_cut(0, 1, false);
+        let mut done = 0;
+        pair.world.turn_until(|_| {
+            pair.asker.poll();
+            pair.owner.poll();
+            done += pair.asker.operated.drain(..).filter(|it| it.status == Status::Done).count();
+            done == asked && pair.asker.unfinished() == 0
+        });
+        let lengths = pair.owner.received.iter().map(|message| pair.owner.bytes(message).len());
+        let expected = if is_dropped { vec![6, 6] } else { vec![6, LENGTH as usize, 6] };
+        assert_eq!(lengths.collect::<Vec<_>>(), expected, "owner on host {owner_host}");
+        let told = [&pair.asker.told, &pair.owner.told].map(|told| Vec::from_iter(told.clone()));
+        let dropped = Completion::Dropped { connection: pair.near, send: 1 };
+        let skipped = Completion::Skipped { connection: pair.far, messages: 1 };
+        let expected = [dropped, skipped].map(|told| if is_dropped { vec![told] } else { vec![] });
+        assert_eq!(told, expected, "owner on host {owner_host}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clearway_base::Time;
+use clearway_base::{RangeSet, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{FlowKey, StreamKey};
@@ -127,9 +127,15 @@ pub struct Operation {
 pub enum Outbound {
     /// An operation.
     Operation(Operation),
-    /// A message of the app, which has waited behind operations: offset and length in its transmit
-    /// pool.
-    Message(u32, u32),
+    /// A message of the app, which has waited behind operations.
+    Message {
+        /// Where in the app's transmit pool it is.
+        offset: u32,
+        /// Its length.
+        length: u32,
+        /// Until when it may leave.
+        deadline: Option<Deadline>,
+    },
 }
 
 /// Until when a message may leave. One that cannot is dropped, and both apps are told.
@@ -149,9 +155,9 @@ pub const OPERATION_NAMES: u32 = 1 << 28;
 pub enum Arrived<'a> {
     /// In the packet, in one piece.
     Packet(&'a [u8]),
-    /// In the app's receive pool: it came in parts, or before its turn. The buffer is the engine's
-    /// again, to keep or to give back.
-    Pool(Buffer),
+    /// Where it was begun: it came in parts, or before its turn. The buffer is the engine's again, to
+    /// keep or to give back.
+    Buffer(Buffer),
 }
 
 impl Arrived<'_> {
@@ -160,7 +166,7 @@ impl Arrived<'_> {
     pub const fn length(&self) -> u32 {
         match self {
             Self::Packet(bytes) => bytes.len() as u32,
-            Self::Pool(buffer) => buffer.length,
+            Self::Buffer(buffer) => buffer.length,
         }
     }
 }
@@ -199,6 +205,31 @@ pub trait App {
     /// decides how long that takes, so it is to get no more than its share: see
     /// [`crate::Unfinished`]. [`App::finish`] or [`App::discard`] follows, with the same `order`.
     fn begin(&mut self, owner: Owner, length: u32, order: Order, room: Room) -> Option<Buffer>;
+
+    /// The same for an operation. `first` is its first part, if that is what has come, in its turn:
+    /// all before it is carried out, and the engine may take it as it comes.
+    fn begin_operation(
+        &mut self,
+        owner: Owner,
+        length: u32,
+        order: Order,
+        _first: Option<&[u8]>,
+    ) -> Option<Buffer> {
+        self.begin(owner, length, order, Room::Pool)
+    }
+
+    /// The turn has come of an operation that was begun in this buffer, or its first part has come
+    /// in its turn: these parts are there. Returns where it is from now on: the engine may take
+    /// these parts out, and what else comes as it comes.
+    fn turn_of_operation(
+        &mut self,
+        _owner: Owner,
+        buffer: Buffer,
+        _order: Order,
+        _parts: &RangeSet,
+    ) -> Buffer {
+        buffer
+    }
 
     /// Copies received bytes to their final place.
     fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]);

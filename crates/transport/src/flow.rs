@@ -369,7 +369,7 @@ impl Flow {
         } else if self.streams.is_some() {
             self.main.outgoing.push_until(offset, length, deadline);
         } else {
-            self.send(stream, offset, length);
+            self.main.outgoing.push(offset, length);
         }
     }
 

@@ -39,6 +39,17 @@ struct Partial {
     received_bytes: u32,
 }
 
+/// What a frame says of a message, or of an operation, that comes in parts.
+#[derive(Clone, Copy, Debug)]
+struct Part<'a> {
+    is_operation: bool,
+    /// The length of the whole.
+    total: u32,
+    /// Where in it these bytes stand.
+    at: u32,
+    bytes: &'a [u8],
+}
+
 /// Gaps in the messages of a connection, at most. Each is a packet in flight at least, and so many
 /// are lost only where one in thirty is, with as many in flight as may be. What would leave more
 /// has to come again, when others have been filled: to find a place among them takes time, and a
@@ -70,6 +81,14 @@ impl Partial {
         }
         self.received_bytes += new;
         Ok(new)
+    }
+
+    /// All before it are over. The engine may want to take an operation as it comes, once it has
+    /// its first part.
+    fn take_turn(&mut self, app: &mut impl App, owner: Owner) {
+        if self.is_operation && self.received.contains(0) {
+            self.buffer = app.turn_of_operation(owner, self.buffer, self.order, &self.received);
+        }
     }
 
     /// Gaps between the parts that are here.
@@ -181,27 +200,25 @@ impl Incoming {
         at: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        self.take_part(app, owner, sequence, total, at, bytes, false)
+        self.take_part(app, owner, sequence, &Part { is_operation: false, total, at, bytes })
     }
 
     /// Takes a part of a message or of an operation.
-    #[expect(clippy::too_many_arguments, reason = "what a frame says, and whose it is")]
     fn take_part(
         &mut self,
         app: &mut impl App,
         owner: Owner,
         sequence: u32,
-        total: u32,
-        at: u32,
-        bytes: &[u8],
-        is_operation: bool,
+        part: &Part<'_>,
     ) -> Result<(), Refused> {
+        let Part { is_operation, total, at, bytes } = *part;
         let sequence = self.unwrap_sequence(sequence).ok_or(Refused::Violation)?;
         if sequence < self.next || self.is_over(sequence) {
             return Ok(()); // sent again by a sender that did not know
         }
-        if !self.partial.contains_key(&sequence) {
-            self.begin(app, owner, sequence, total, bytes.len(), is_operation)?;
+        let is_first = !self.partial.contains_key(&sequence);
+        if is_first {
+            self.begin(app, owner, sequence, part)?;
         }
         let Some(partial) = self.partial.get_mut(&sequence) else { return Err(Refused::Violation) };
         if partial.buffer.length != total || partial.is_operation != is_operation {
@@ -223,27 +240,32 @@ impl Incoming {
             } else if self.ahead.is_some() {
                 self.deliver_ahead(app, owner, sequence);
             }
+        } else if at == 0 && sequence == self.next && !is_first {
+            partial.take_turn(app, owner);
         }
         Ok(())
     }
 
-    /// Makes room for a message of which the first part has come, of `part` bytes.
+    /// Makes room for a message of which a part has come, and nothing before.
     fn begin(
         &mut self,
         app: &mut impl App,
         owner: Owner,
         sequence: u64,
-        total: u32,
-        part: usize,
-        is_operation: bool,
+        part: &Part<'_>,
     ) -> Result<(), Refused> {
-        self.check_limit(MESSAGE_OVERHEAD + part as u64)?;
+        let Part { is_operation, total, at, bytes } = *part;
+        self.check_limit(MESSAGE_OVERHEAD + bytes.len() as u64)?;
         if self.is_beyond(sequence) {
             return Err(Refused::Violation);
         }
         let order = if sequence == self.next { Order::Due } else { Order::Ahead };
-        let room = if is_operation { Room::Pool } else { self.room_for(sequence) };
-        let buffer = app.begin(owner, total, order, room);
+        let buffer = if is_operation {
+            let first = (at == 0 && order == Order::Due).then_some(bytes);
+            app.begin_operation(owner, total, order, first)
+        } else {
+            app.begin(owner, total, order, self.room_for(sequence))
+        };
         let buffer = buffer.ok_or_else(|| self.turn_away(sequence))?;
         let received = RangeSet::new();
         let partial = Partial { buffer, order, is_operation, received, received_bytes: 0 };
@@ -272,8 +294,12 @@ impl Incoming {
     #[inline(never)]
     fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) -> Result<(), Refused> {
         self.pass_over(app, owner);
-        while let Some(entry) = self.partial.first_entry() {
-            if *entry.key() != self.next || !entry.get().is_complete() {
+        while let Some(mut entry) = self.partial.first_entry() {
+            if *entry.key() != self.next {
+                break;
+            }
+            if !entry.get().is_complete() {
+                entry.get_mut().take_turn(app, owner);
                 break;
             }
             let sequence = *entry.key();

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_base::{MICROSECOND, MILLISECOND, Random, RangeSet, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{Header, seal};
 use clearway_world::{Agenda, Datagram, Faults, Steps, Way};
 
 use crate::incoming::Incoming;
 use crate::{
-    App, Arrival, Buffer, Config, Delivered, Destination, Endpoint, FlowKey, Order, Owner, Reason,
-    Room, StreamKey, Undelivered, Unfinished,
+    App, Arrival, Arrived, Buffer, Config, Delivered, Destination, Endpoint, FlowKey, Operated,
+    Order, Owner, Reason, Room, StreamKey, Undelivered, Unfinished,
 };
 
 #[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
@@ -45,6 +45,8 @@ pub(crate) struct TestApp {
     /// Bytes of buffers that are posted, and what was delivered in such.
     pub(crate) posted: Vec<u32>,
     pub(crate) placed: Vec<Vec<u8>>,
+    /// It takes operations as they come: those that were carried out.
+    pub(crate) operated: Option<Vec<Vec<u8>>>,
     /// Delivered and not yet released, in order.
     delivered: VecDeque<(Owner, Buffer)>,
     sent: u32,
@@ -84,6 +86,7 @@ impl TestApp {
             next_buffer: 0,
             posted: Vec::new(),
             placed: Vec::new(),
+            operated: None,
             delivered: VecDeque::new(),
             sent: 0,
             dropped: Vec::new(),
@@ -178,6 +181,52 @@ impl App for TestApp {
         let buffer = self.allocate(owner, length)?;
         self.unfinished.begin(peer, length, order);
         Some(buffer)
+    }
+
+    fn begin_operation(
+        &mut self,
+        owner: Owner,
+        length: u32,
+        order: Order,
+        first: Option<&[u8]>,
+    ) -> Option<Buffer> {
+        if self.operated.is_none() || first.is_none() {
+            return self.begin(owner, length, order, Room::Pool);
+        }
+        assert_eq!(order, Order::Due);
+        self.posted.push(length);
+        self.take_posted(length)
+    }
+
+    fn turn_of_operation(
+        &mut self,
+        owner: Owner,
+        buffer: Buffer,
+        order: Order,
+        parts: &RangeSet,
+    ) -> Buffer {
+        if self.operated.is_none() || buffer.id & POSTED != 0 {
+            return buffer;
+        }
+        self.posted.push(buffer.length);
+        let own = self.take_posted(buffer.length).expect("just posted");
+        self.finish(owner, buffer, order);
+        let bytes = self.release(buffer);
+        for part in parts.iter() {
+            let bytes = &bytes[part.start as usize..part.end as usize];
+            self.write(owner, own, part.start as u32, bytes);
+        }
+        own
+    }
+
+    fn operate(&mut self, _: Owner, operation: Arrived<'_>) -> Operated {
+        let bytes = match operation {
+            Arrived::Packet(bytes) => bytes.to_vec(),
+            Arrived::Buffer(buffer) => self.release(buffer),
+        };
+        let Some(operated) = &mut self.operated else { return Operated::Violation };
+        operated.push(bytes);
+        Operated::Over
     }
 
     fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {

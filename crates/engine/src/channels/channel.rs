@@ -14,7 +14,8 @@ use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, StreamKey, Unfinished}
 use super::connection::{Bearer, Connection, Connections, Local, Stage};
 use super::early::Early;
 use super::line::{Claim, Line};
-use super::posts::{Posts, number_of};
+use super::posts::Posts;
+use super::sites::Site;
 use super::slots::SlotQueue;
 use crate::control::Allowance;
 use crate::local::Blocked;
@@ -529,7 +530,7 @@ impl Channel {
 
     /// A message that came in parts is complete, or never will be.
     pub(crate) fn finish(&mut self, slot: u32, buffer: Buffer, order: Order) {
-        if number_of(buffer).is_some() {
+        if Site::of(buffer) != Site::Pool {
             return;
         }
         if order == Order::Ahead {
@@ -550,12 +551,14 @@ impl Channel {
 
     /// Takes back the buffer of a message that will never be complete.
     pub(crate) fn discard(&mut self, slot: u32, buffer: Buffer, order: Order) {
-        if let Some(number) = number_of(buffer) {
-            return self.end_posted(number);
+        match Site::of(buffer) {
+            Site::Pool => {
+                self.finish(slot, buffer, order);
+                self.free_spare(buffer);
+            }
+            Site::Posted(number) => self.end_posted(number),
+            Site::Region => self.forget_write(slot),
         }
-        self.finish(slot, buffer, order);
-        self.end.discard(buffer.id);
-        self.freed();
     }
 
     /// A buffer with this tag, for `length` bytes that are of no message. `None` if there is no
@@ -633,7 +636,7 @@ impl Channel {
 
     /// The next message of a connection has its buffer, or was turned away and waits in line.
     #[inline]
-    fn note_turn(&mut self, slot: u32, length: u32, is_served: bool) {
+    pub(crate) fn note_turn(&mut self, slot: u32, length: u32, is_served: bool) {
         if !is_served || !self.line.is_empty() {
             self.move_in_line(slot, length, is_served);
         }

@@ -56,7 +56,7 @@ impl Bearer {
 }
 
 /// A message in an app's transmit pool that waits to be sent to an app of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// Where it starts.
     pub offset: u32,

@@ -20,20 +20,12 @@ use clearway_channel::{
 };
 use clearway_transport::Buffer;
 
+use super::sites::Site;
 use crate::operations::Spot;
 pub use state::PostState;
 
-/// The transport's name for a posted buffer is its number with this bit, which no buffer of the
-/// receive pool has in its name.
-const POSTED: u32 = 1 << 31;
 /// Numbers are below that. Far more than there are at a time.
 const NUMBERS: u32 = 1 << 30;
-
-/// The number of a posted buffer, if it is one.
-#[inline]
-pub(super) const fn number_of(buffer: Buffer) -> Option<u32> {
-    if buffer.id & POSTED == 0 { None } else { Some(buffer.id & !POSTED) }
-}
 
 /// A posted buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +117,7 @@ impl Posts {
         }
         let number = self.find(connection, |post| !post.is_taken && post.bytes >= length)?;
         self.all.get_mut(&number)?.is_taken = true;
-        Some(Buffer { id: number | POSTED, offset: 0, length })
+        Some(Site::posted(number, length))
     }
 
     /// Where a message that has begun lies.

@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use clearway_base::state::{Invalid, ensure};
-use clearway_channel::Buffer;
-use clearway_transport::{FlowMemory, Owner};
+use clearway_transport::{Buffer, FlowMemory, Owner};
 
-use super::{AppCounters, Bearer, Channel, Channels, Connection, Held, number_of, to_channel};
+use super::{AppCounters, Bearer, Channel, Channels, Connection, Held, Site, to_channel};
 use crate::operations::OperationCounters;
 use crate::state::ChannelState;
 
@@ -67,13 +66,14 @@ impl Channels {
     pub(crate) fn match_flows(
         &mut self,
         flows: impl Iterator<Item = FlowMemory>,
-        mut claimed: BTreeMap<u32, Vec<Buffer>>,
+        mut claimed: BTreeMap<u32, Vec<clearway_channel::Buffer>>,
     ) -> Result<(), Invalid> {
         let mut matched = HashSet::new();
         for flow in flows.filter(|flow| !flow.is_drained) {
             self.match_flow(&flow)?;
             matched.insert(flow.owner);
-            let of_pool = flow.buffers.iter().filter(|(buffer, _)| number_of(*buffer).is_none());
+            let is_of_pool = |buffer: &Buffer| Site::of(*buffer) == Site::Pool;
+            let of_pool = flow.buffers.iter().filter(|(buffer, _)| is_of_pool(buffer));
             let buffers = of_pool.map(|(buffer, _)| to_channel(*buffer));
             claimed.entry(flow.owner.channel).or_default().extend(buffers);
         }
@@ -107,6 +107,12 @@ impl Channels {
             None => ensure(flow.operations.is_empty(), "operations of nobody")?,
         }
         let buffers = &flow.buffers;
+        let writes = buffers.iter().filter(|(buffer, _)| Site::of(*buffer) == Site::Region).count();
+        let is_writing = connection.exchange.as_ref().is_some_and(|it| it.has_writing());
+        ensure(
+            writes == usize::from(is_writing),
+            "writes of which nothing comes, or two at a time",
+        )?;
         buffers.iter().try_for_each(|(buffer, order)| channel.claim(slot, *buffer, *order))
     }
 

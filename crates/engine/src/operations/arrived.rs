@@ -11,7 +11,7 @@ use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Sent, Source};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
 use super::regions::Spot;
 use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
-use crate::channels::{Channel, Channels, to_channel};
+use crate::channels::{Channel, Channels, Site, to_channel};
 
 /// Up to so many bytes are read in the turn of the request; more than that when they are sent.
 const SNAPSHOT_BYTES: u32 = super::copying::AT_ONCE_BYTES_MAX;
@@ -21,6 +21,11 @@ impl Channels {
     pub(crate) fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
         if self.exchange(owner).is_none() {
             return Operated::Violation;
+        }
+        if let Arrived::Buffer(buffer) = operation
+            && Site::of(buffer) == Site::Region
+        {
+            return self.end_write(owner);
         }
         let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
         let mut head = [0; REQUEST_LENGTH];
@@ -33,7 +38,8 @@ impl Channels {
             _ => Request::parse(head).map(|request| self.take_request(owner, &request, operation)),
         };
         let operated = operated.unwrap_or(Operated::Violation);
-        if let (Arrived::Pool(buffer), Operated::Over | Operated::Violation) = (operation, operated)
+        if let (Arrived::Buffer(buffer), Operated::Over | Operated::Violation) =
+            (operation, operated)
             && let Some(channel) = self.channel(owner.channel)
         {
             channel.free_spare(buffer);
@@ -48,18 +54,16 @@ impl Channels {
         operation: Arrived<'_>,
     ) -> Operated {
         let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
-        let bytes_left = SNAPSHOT_BYTES_MAX.saturating_sub(channel.operations.snapshot_bytes);
-        let Some(exchange) = channel.exchange_of(owner.connection) else {
+        let Some(exchange) = channel.exchange(owner.connection) else {
             return Operated::Violation;
         };
-        let has_bytes = exchange.snapshot_bytes() < bytes_left / SNAPSHOT_PARTS;
         match operation {
             _ if request.number != exchange.next_request => return Operated::Violation,
-            Arrived::Packet(_) if exchange.answers >= ANSWERS_MAX || !has_bytes => {
+            Arrived::Packet(_) if !channel.has_room_to_answer(exchange) => {
                 return Operated::NoRoom;
             }
-            Arrived::Pool(_) if exchange.answers >= ANSWERS_LIMIT => return Operated::Violation,
-            Arrived::Packet(_) | Arrived::Pool(_) => {}
+            Arrived::Buffer(_) if exchange.answers >= ANSWERS_LIMIT => return Operated::Violation,
+            Arrived::Packet(_) | Arrived::Buffer(_) => {}
         }
         let mut gathered = core::mem::take(&mut channel.operations.gathered);
         let Some(outcome) = channel.execute(owner.connection, request, operation, &mut gathered)
@@ -103,11 +107,17 @@ impl Channels {
 fn copy(channel: &Channel, operation: Arrived<'_>, at: usize, into: &mut [u8]) {
     match operation {
         Arrived::Packet(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
-        Arrived::Pool(buffer) => channel.end.read_received(to_channel(buffer), at as u32, into),
+        Arrived::Buffer(buffer) => channel.end.read_received(to_channel(buffer), at as u32, into),
     }
 }
 
 impl Channel {
+    /// One more request may be taken on a connection: there is room for its answer.
+    pub(super) fn has_room_to_answer(&self, exchange: &Exchange) -> bool {
+        let bytes_left = SNAPSHOT_BYTES_MAX.saturating_sub(self.operations.snapshot_bytes);
+        exchange.answers < ANSWERS_MAX && exchange.snapshot_bytes() < bytes_left / SNAPSHOT_PARTS
+    }
+
     pub(super) fn may_be_notified(&self) -> bool {
         !self.has_left && self.pending_count() < NOTIFICATIONS_MAX
     }
@@ -128,17 +138,21 @@ impl Channel {
         let short = short.get_mut(..length as usize).unwrap_or(&mut []);
         copy(self, operation, REQUEST_LENGTH, short);
         let payload = Payload { length, short };
-        let place = Place {
-            regions: &self.operations.regions,
-            end: &self.end,
-            asker: self.asker(slot)?,
-            may_notify: self.may_be_notified(),
-        };
-        let outcome = place.execute(request, &payload, gathered);
+        let outcome = self.place_of(slot)?.execute(request, &payload, gathered);
         if let Data::Place(_, at) = outcome.data {
             self.write_arrived(operation, at);
         }
         Some(outcome)
+    }
+
+    /// What the peer of a connection asks for is here.
+    pub(super) fn place_of(&self, slot: u32) -> Option<Place<'_>> {
+        Some(Place {
+            regions: &self.operations.regions,
+            end: &self.end,
+            asker: self.asker(slot)?,
+            may_notify: self.may_be_notified(),
+        })
     }
 
     /// Writes what came with a request to its place, which was bounded.
@@ -147,7 +161,7 @@ impl Channel {
         let at = spot.offset;
         let _ = match operation {
             Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
-            Arrived::Pool(buffer) => {
+            Arrived::Buffer(buffer) => {
                 let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
                 self.end.share_received(buffer, from, buffer.length - from, shared, at)
             }
@@ -162,7 +176,13 @@ impl Channel {
 
     /// Puts the answer into the line of what the connection's flow is to send. What is short is
     /// read into `gathered`, in which nothing is but for a batch.
-    fn answer(&mut self, slot: u32, request: &Request, outcome: &Outcome, gathered: &mut Vec<u8>) {
+    pub(super) fn answer(
+        &mut self,
+        slot: u32,
+        request: &Request,
+        outcome: &Outcome,
+        gathered: &mut Vec<u8>,
+    ) {
         let Outcome { status, value, extra, data, .. } = *outcome;
         let Request { kind, number, .. } = *request;
         let head = Answer { kind, status, number, value, extra }.emit();
@@ -200,7 +220,7 @@ impl Channel {
         let Some(asked) = due.filter(is_due) else { return Operated::Violation };
         let buffer = match operation {
             _ if data_length == 0 => None,
-            Arrived::Pool(buffer) => Some(buffer),
+            Arrived::Buffer(buffer) => Some(buffer),
             Arrived::Packet(bytes) => match self.allocate(slot, bytes.len() as u32) {
                 Some(buffer) => {
                     self.end.write(to_channel(buffer), 0, bytes);

@@ -223,7 +223,7 @@ impl Channel {
     }
 
     /// It is refused, or nobody hears what came of it, or it is a message, which is returned.
-    pub(super) fn pass_waiting(&mut self, slot: u32) -> Option<(u32, u32)> {
+    pub(super) fn pass_waiting(&mut self, slot: u32) -> Option<Held> {
         let message = self.exchange_of(slot).and_then(Exchange::pass_waiting);
         self.tell_refused(slot);
         self.note_waiting(slot);
@@ -257,9 +257,9 @@ impl Channels {
             return Ok(());
         }
         if let Some(channel) = self.channel(asker.channel)
-            && let Some((offset, length)) = channel.pass_waiting(asker.connection)
+            && let Some(message) = channel.pass_waiting(asker.connection)
         {
-            self.send_local(asker, Held { offset, length, deadline: None });
+            self.send_late(asker, message);
         }
         Ok(())
     }

@@ -13,11 +13,11 @@
 
 use clearway_channel::{Completion, NO_BUFFER, OperationStatus, Rights, Shared};
 use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Owner};
-use clearway_wire::clearway::operation::{Kind, Request, Status};
+use clearway_wire::clearway::operation::{Request, Status};
 
 use super::ask::read;
 use super::exchange::{Asked, Exchange, Waiting};
-use super::execute::Outcome;
+use super::execute::{Outcome, rights_to_write};
 use super::groups::Who;
 use super::regions::Spot;
 use super::{Unsharing, operated};
@@ -69,17 +69,13 @@ impl Copying {
     fn needs(&self) -> Rights {
         match self.direction {
             Direction::Read(_) => Rights::READ,
-            Direction::Write(_) if self.request.kind == Kind::WriteNotify as u8 => {
-                Rights::WRITE | Rights::NOTIFY
-            }
-            Direction::Write(_) => Rights::WRITE,
+            Direction::Write(_) => rights_to_write(&self.request),
         }
     }
 
     /// It is over.
-    const fn outcome(&self) -> Outcome {
-        let notifies = self.request.kind == Kind::WriteNotify as u8;
-        Outcome { notifies, ..Outcome::done(self.value) }
+    fn outcome(&self) -> Outcome {
+        Outcome::written(&self.request, self.value)
     }
 
     fn told(&self, token: u64) -> Completion {

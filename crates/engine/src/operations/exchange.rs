@@ -19,7 +19,8 @@ use clearway_wire::clearway::operation::{
 
 use super::execute::GATHERED_BYTES_MAX;
 use super::regions::Spot;
-use crate::channels::Channel;
+use super::writing::Writing;
+use crate::channels::{Channel, Held};
 
 /// Requests of one connection that are on their way. Who asks has room for the answers of so many
 /// at least.
@@ -49,8 +50,7 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
     Operation(Asked),
-    /// A message: offset and length in the transmit pool.
-    Message(u32, u32),
+    Message(Held),
 }
 
 impl Asked {
@@ -156,6 +156,8 @@ pub(crate) struct Exchange {
     pub(super) next_answer: u32,
     /// The number of the peer's next request.
     pub(super) next_request: u32,
+    /// The peer's next request, if it is a write that goes to its place as it comes.
+    pub(super) writing: Option<Writing>,
     pub(super) sent: VecDeque<Sent>,
     /// The name of the first.
     pub(super) first_name: u32,
@@ -193,8 +195,8 @@ impl Exchange {
     }
 
     /// Appends a message, which is to wait as well.
-    pub(super) fn hold(&mut self, offset: u32, length: u32) {
-        self.waiting.push_back(Waiting::Message(offset, length));
+    pub(super) fn hold(&mut self, message: Held) {
+        self.waiting.push_back(Waiting::Message(message));
         self.messages_waiting += 1;
     }
 
@@ -218,6 +220,16 @@ impl Exchange {
         Some((token, status))
     }
 
+    /// A long write of the peer's is under way.
+    pub(crate) const fn has_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// The same, of so many bytes with its head.
+    pub(crate) fn is_writing(&self, bytes: u32) -> bool {
+        self.writing.is_some_and(|writing| writing.total() == bytes)
+    }
+
     /// Appends the answer to the peer's next request.
     pub(super) fn answer(&mut self, answer: Sent) {
         self.next_request = self.next_request.wrapping_add(1);
@@ -237,7 +249,9 @@ impl Exchange {
     pub(crate) fn next_outbound(&mut self, has_closed: bool) -> Option<Outbound> {
         while self.pushed as usize == self.sent.len() {
             match self.take_waiting(has_closed)? {
-                Waiting::Message(offset, length) => return Some(Outbound::Message(offset, length)),
+                Waiting::Message(Held { offset, length, deadline }) => {
+                    return Some(Outbound::Message { offset, length, deadline });
+                }
                 Waiting::Operation(asked) => self.send_request(asked),
             }
         }
@@ -270,16 +284,16 @@ impl Exchange {
 
     /// The same within the engine: it is refused, or was carried out and nobody hears of it, or it
     /// is a message, which is returned.
-    pub(super) fn pass_waiting(&mut self) -> Option<(u32, u32)> {
+    pub(super) fn pass_waiting(&mut self) -> Option<Held> {
         match self.waiting.pop_front()? {
             Waiting::Operation(asked) => {
                 self.on_way += u32::from(asked.refused.is_none());
                 self.asked.push_back(asked);
                 None
             }
-            Waiting::Message(offset, length) => {
+            Waiting::Message(message) => {
                 self.messages_waiting -= 1;
-                Some((offset, length))
+                Some(message)
             }
         }
     }

@@ -76,6 +76,11 @@ impl Outcome {
     pub(super) const fn done(value: u64) -> Self {
         Self { value, ..Self::of(Status::Done) }
     }
+
+    /// A write that was carried out in parts is over.
+    pub(super) fn written(request: &Request, value: u64) -> Self {
+        Self { notifies: request.kind == Kind::WriteNotify as u8, ..Self::done(value) }
+    }
 }
 
 impl From<Status> for Outcome {
@@ -131,14 +136,19 @@ impl Place<'_> {
         Ok(Outcome { data: extent(request.region, at, request.length)?, ..Outcome::done(0) })
     }
 
+    /// Where a request writes so many bytes to.
+    pub(super) fn destination(&self, request: &Request, length: u32) -> Result<Spot, Status> {
+        let region = self.region(request.region, rights_to_write(request))?;
+        region.place(request.offset, length.into())
+    }
+
     fn write(&self, request: &Request, payload: &Payload<'_>) -> Result<Outcome, Status> {
-        let region = self.region(request.region, Rights::WRITE)?;
-        let at = region.place(request.offset, payload.length.into())?;
+        let at = self.destination(request, payload.length)?;
         Ok(Outcome { data: Data::Place(request.region, at), ..Outcome::done(0) })
     }
 
     fn write_notify(&self, request: &Request, payload: &Payload<'_>) -> Result<Outcome, Status> {
-        self.region(request.region, Rights::WRITE | Rights::NOTIFY)?;
+        self.region(request.region, rights_to_write(request))?;
         if !self.may_notify {
             return Err(Status::Busy);
         }
@@ -233,6 +243,15 @@ impl Place<'_> {
         let index = (0..count).find(matches).ok_or(Status::NotFound)?;
         let entry = self.load(at(index).plus(8))?;
         Ok(Outcome { data: follow(entry, target, request)?, ..Outcome::done(index.into()) })
+    }
+}
+
+/// What the asker of a write may do.
+pub(super) fn rights_to_write(request: &Request) -> Rights {
+    if request.kind == Kind::WriteNotify as u8 {
+        Rights::WRITE | Rights::NOTIFY
+    } else {
+        Rights::WRITE
     }
 }
 

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::copying::{Copying, Direction};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions, Spot};
+use super::writing::Writing;
 use super::{Operations, Unsharing};
+use crate::channels::Held;
 use crate::control::Allowance;
 
 /// A region.
@@ -41,6 +43,8 @@ pub struct ExchangeState {
     pub next_answer: u32,
     /// See `next_answer`.
     pub next_request: u32,
+    /// That request, if it goes to its place as it comes.
+    pub writing: Option<WritingState>,
     /// What has not arrived, in order.
     pub sent: Vec<SentState>,
     /// The name of the first of these, and how many the flow has.
@@ -91,13 +95,24 @@ pub struct CopyingState {
     pub offset: u32,
 }
 
+/// A long write of a peer that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WritingState {
+    /// The head of the request.
+    pub request: Vec<u8>,
+    /// How many bytes it writes.
+    pub length: u32,
+    /// The status of its answer, if nothing more of it is written.
+    pub refused: Option<u8>,
+}
+
 /// What waits for its turn to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitingState {
     /// An operation.
     Operation(AskedState),
-    /// A message: offset and length in the transmit pool.
-    Message(u32, u32),
+    /// A message.
+    Message(Held),
 }
 
 /// An operation that has not arrived.
@@ -242,7 +257,7 @@ impl Exchange {
     pub(crate) fn save(&self) -> ExchangeState {
         let waiting = self.waiting.iter().map(|waiting| match waiting {
             Waiting::Operation(asked) => WaitingState::Operation(asked.save()),
-            Waiting::Message(offset, length) => WaitingState::Message(*offset, *length),
+            Waiting::Message(message) => WaitingState::Message(*message),
         });
         let sent = self.sent.iter().map(|sent| SentState {
             head: sent.head.to_vec(),
@@ -262,6 +277,7 @@ impl Exchange {
             waiting: waiting.collect(),
             next_answer: self.next_answer,
             next_request: self.next_request,
+            writing: self.writing.as_ref().map(Writing::save),
             sent: sent.collect(),
             first_name: self.first_name,
             pushed: self.pushed,
@@ -281,6 +297,7 @@ impl Exchange {
             messages_waiting: 0,
             next_answer: saved.next_answer,
             next_request: saved.next_request,
+            writing: saved.writing.as_ref().map(Writing::restore).transpose()?,
             sent,
             first_name: saved.first_name,
             pushed: saved.pushed,
@@ -306,6 +323,8 @@ impl Exchange {
         let are_named =
             self.first_name < OPERATION_NAMES && self.pushed as usize <= self.sent.len();
         ensure(are_named, "operations that have no name")?;
+        let is_next = |writing: Writing| writing.is_number(self.next_request);
+        ensure(self.writing.is_none_or(is_next), "a write that is not the next request")?;
         ensure(self.snapshots_gone <= COUNT_MAX, "more bytes than can be counted")?;
         let mut at = self.snapshots_gone;
         for sent in &self.sent {
@@ -331,7 +350,7 @@ impl Exchange {
         let asked = self.asked.iter().map(|asked| asked.payload);
         let waiting = self.waiting.iter().map(|waiting| match waiting {
             Waiting::Operation(asked) => asked.payload,
-            Waiting::Message(offset, length) => (*offset, *length),
+            Waiting::Message(message) => (message.offset, message.length),
         });
         ensure(asked.chain(waiting).all(is_extent), "what is beyond the pool is to be sent")
     }
@@ -392,7 +411,7 @@ impl Waiting {
     fn restore(saved: WaitingState) -> Result<Self, Invalid> {
         Ok(match saved {
             WaitingState::Operation(asked) => Self::Operation(Asked::restore(asked)?),
-            WaitingState::Message(offset, length) => Self::Message(offset, length),
+            WaitingState::Message(message) => Self::Message(message),
         })
     }
 }

@@ -54,19 +54,30 @@ impl Pair {
         Self::of(owner_host, world, Allowance::of_connections(64), sizes)
     }
 
+    /// The one that shares has memory of these sizes.
+    pub fn of_owner(owner_host: usize, sizes: Sizes, faults: Faults) -> Self {
+        let allowance = Allowance::of_connections(64);
+        let places = [owner_host.into(), 0.into()];
+        Self::sized(World::new(1, faults), places, allowance, [sizes, SIZES])
+    }
+
     fn of(owner_host: usize, world: World, allowance: Allowance, sizes: Sizes) -> Self {
         Self::between(world, [owner_host.into(), 0.into()], allowance, sizes)
     }
 
     /// The owner and the one that asks are at these engines.
-    pub fn between(
+    pub fn between(world: World, places: [Place; 2], allowance: Allowance, sizes: Sizes) -> Self {
+        Self::sized(world, places, allowance, [OWNERS, sizes])
+    }
+
+    fn sized(
         mut world: World,
         [owner, asker]: [Place; 2],
         allowance: Allowance,
-        sizes: Sizes,
+        [owners, askers]: [Sizes; 2],
     ) -> Self {
-        let mut owner = world.attach_allowed(owner, 7, OWNERS, allowance);
-        let mut asker = world.attach_allowed(asker, 8, sizes, allowance);
+        let mut owner = world.attach_allowed(owner, 7, owners, allowance);
+        let mut asker = world.attach_allowed(asker, 8, askers, allowance);
         world.listen(&owner, PORT).expect("free");
         let (near, far) = world.connect(&mut asker, &mut owner, PORT);
         Self { world, owner, asker, near, far, token: 100 }

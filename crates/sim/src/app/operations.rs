@@ -216,7 +216,7 @@ impl Operations {
         self.next_act = scene.now + pause_ns;
         estate.act(&shared, scene.now).map_err(|what| self.found(&what))?;
         if self.random.chance(1, 8) {
-            estate.look(&shared, scene.now, false).map_err(|what| self.found(&what))?;
+            estate.look(&shared, scene.now).map_err(|what| self.found(&what))?;
         }
         self.change_lease(end, scene)
     }
@@ -579,7 +579,7 @@ impl App {
     /// Looks at all that it shares, once nothing is under way any more.
     pub(crate) fn look(&self, books: &mut OperationBooks, now: Time) -> Result<(), Finding> {
         let Some(estate) = books.estate(self.id) else { return Ok(()) };
-        let looked = estate.look(self.end.shared(), now, true);
+        let looked = estate.look(self.end.shared(), now);
         let looked = looked.and_then(|()| estate.check_notices());
         looked.map_err(|what| {
             let text = format!("app {} at the end: {what}", self.id);

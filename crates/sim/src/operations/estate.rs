@@ -278,8 +278,8 @@ impl Estate {
 
     // ---- what is there ----
 
-    /// The owner looks at all that it shares. Once all `is_over`, no write is half done.
-    pub(crate) fn look(&mut self, shared: &Shared, now: Time, is_over: bool) -> Result<(), String> {
+    /// The owner looks at all that it shares. A long write may be half done, or have been cut off.
+    pub(crate) fn look(&mut self, shared: &Shared, now: Time) -> Result<(), String> {
         self.vault.check(shared, self.layout.region(Region::Vault).start)?;
         if self.is_tainted {
             return Ok(());
@@ -300,9 +300,8 @@ impl Estate {
         for (index, block) in self.blocks.iter().enumerate() {
             let place = self.layout.block(index);
             let found = bytes(shared, place.start, place.len());
-            block
-                .read_part(now, 0, &found, is_over)
-                .map_err(|what| format!("block {index}: {what}"))?;
+            let is_sound = block.read_part(now, 0, &found);
+            is_sound.map_err(|what| format!("block {index}: {what}"))?;
         }
         Ok(())
     }

@@ -117,6 +117,11 @@ impl Layout {
         self.region(region).len() as u32
     }
 
+    /// How much of the lease may be written, from its beginning on; what is read of it lies behind.
+    pub(crate) const fn lease_written(self) -> u32 {
+        if self.is_large { 64 << 10 } else { 64 }
+    }
+
     /// One of the two longer pieces of the ground.
     pub(crate) const fn block(self, index: usize) -> Range<u32> {
         let end =

@@ -12,9 +12,7 @@ use super::prying::Prying;
 
 /// A word.
 const WORD: u32 = 8;
-/// What is written into a lease, at its beginning; what is read of it lies behind.
-const LEASE_WRITTEN: u32 = 64;
-/// Reads above this are of no one moment.
+/// Reads above this are of no one moment, and neither are writes.
 const AT_ONCE_BYTES_MAX: u32 = 4096;
 
 /// What is asked, as the command says it.
@@ -84,6 +82,7 @@ pub(crate) enum Question {
     /// A lease, by its handle.
     WriteLease {
         handle: u64,
+        length: u32,
     },
     ReadLease {
         handle: u64,
@@ -135,9 +134,9 @@ impl Question {
     pub(crate) const fn is_long(&self) -> bool {
         match self {
             Self::WriteBlock { .. } => true,
-            Self::ReadBlock { length, .. } | Self::ReadLease { length, .. } => {
-                *length > AT_ONCE_BYTES_MAX
-            }
+            Self::ReadBlock { length, .. }
+            | Self::WriteLease { length, .. }
+            | Self::ReadLease { length, .. } => *length > AT_ONCE_BYTES_MAX,
             _ => false,
         }
     }
@@ -314,14 +313,16 @@ impl Estate {
         let earlier = random.below(tenures.len() as u64) as usize;
         let index = if random.chance(1, 4) { earlier } else { tenures.len().checked_sub(1)? };
         let handle = tenures.get(index)?.handle?;
+        let written = self.layout.lease_written();
         if random.chance(1, 3) {
-            let payload = vec![random.next_u32() as u8; LEASE_WRITTEN as usize];
-            return Some((Question::WriteLease { handle }, write(handle, 0, payload)));
+            let length = if may_be_long { written } else { written.min(64) };
+            let payload = vec![random.next_u32() as u8; length as usize];
+            return Some((Question::WriteLease { handle, length }, write(handle, 0, payload)));
         }
-        let readable = self.layout.length(Region::Lease) - LEASE_WRITTEN;
+        let readable = self.layout.length(Region::Lease) - written;
         let length_max = if may_be_long { readable } else { 1000 };
         let (at, length) = part(random, readable, length_max);
-        let at = LEASE_WRITTEN + at;
+        let at = written + at;
         Some((Question::ReadLease { handle, at, length }, read(handle, at, length)))
     }
 
@@ -422,7 +423,7 @@ impl Estate {
             Question::Scan { found: Some((entry, _)), max } => {
                 self.may_lead(entry, max, answer, Err(status))
             }
-            Question::WriteLease { handle } | Question::ReadLease { handle, .. } => {
+            Question::WriteLease { handle, .. } | Question::ReadLease { handle, .. } => {
                 let is_ending = |tenure: &super::estate::Tenure| {
                     tenure.handle == Some(handle) && tenure.is_ending(answer.now)
                 };
@@ -481,7 +482,7 @@ impl Estate {
             }
             Question::ReadBlock { block, at: from, length } => {
                 // Somebody's write may be half done.
-                self.blocks[block].read_part(at, from.into(), bytes, false)?;
+                self.blocks[block].read_part(at, from.into(), bytes)?;
                 bytes.len() == length as usize
             }
             Question::ReadJournal { steps } => {
@@ -501,7 +502,7 @@ impl Estate {
             Question::Scan { found, max } => found.is_some_and(|(entry, index)| {
                 index == value && self.may_lead(entry, max, answer, Ok(bytes))
             }),
-            Question::WriteLease { handle } => self.may_be_found(Region::Lease, handle, at),
+            Question::WriteLease { handle, .. } => self.may_be_found(Region::Lease, handle, at),
             Question::ReadLease { handle, at: from, length } => {
                 let tenures = self.tenures[Region::Lease as usize].iter();
                 let mut tenures = tenures.filter(|tenure| tenure.handle == Some(handle));

@@ -135,22 +135,15 @@ impl Record {
         is_sound.then_some(first).ok_or_else(|| format!("no whole content of {}", bytes.len()))
     }
 
-    /// Somebody has asked at `asked`, and read a part. Each byte of it may be of another write, but
-    /// for what is read at once.
-    pub(crate) fn read_part(
-        &self,
-        asked: Time,
-        at: u64,
-        bytes: &[u8],
-        is_at_once: bool,
-    ) -> Result<(), String> {
+    /// Somebody has asked at `asked`, and read a part. Each byte of it may be of another write.
+    pub(crate) fn read_part(&self, asked: Time, at: u64, bytes: &[u8]) -> Result<(), String> {
         let numbers = self.current(asked);
         let is_all = |number: &u64| self.content(*number).is(at, bytes);
         if numbers.iter().any(is_all) {
             return Ok(());
         }
         let mut place = 0;
-        while !is_at_once && place < bytes.len() {
+        while place < bytes.len() {
             let end = bytes.len().min(place + 8 - (at as usize + place) % 8);
             let from = at + place as u64;
             let is_word = |number: &u64| self.content(*number).is(from, &bytes[place..end]);
@@ -250,19 +243,18 @@ mod tests {
         let mut record = Record::new(5);
         let (first, second) = (record.begin(at(1)), record.begin(at(5)));
         let mixed = [&bytes(&record, first)[..27], &bytes(&record, second)[27..]].concat();
-        assert!(record.read_part(at(6), 3, &mixed[3..], false).is_ok());
-        assert!(record.read_part(at(6), 3, &mixed[3..], true).is_err(), "at once");
+        assert!(record.read_part(at(6), 3, &mixed[3..]).is_ok());
         assert!(record.read(at(6), at(7), &mixed).is_err(), "not whole");
         record.done(first, at(2));
-        assert!(record.read_part(at(6), 0, &mixed, false).is_ok());
-        assert!(record.read_part(at(6), 0, &[0; 8], false).is_err(), "before the first");
+        assert!(record.read_part(at(6), 0, &mixed).is_ok());
+        assert!(record.read_part(at(6), 0, &[0; 8]).is_err(), "before the first");
         record.done(second, at(8));
-        assert!(record.read_part(at(9), 0, &mixed, false).is_err(), "before the second");
-        assert!(record.read_part(at(9), 5, &bytes(&record, second)[5..], true).is_ok());
+        assert!(record.read_part(at(9), 0, &mixed).is_err(), "before the second");
+        assert!(record.read_part(at(9), 5, &bytes(&record, second)[5..]).is_ok());
         assert!(record.undone(second).is_err(), "it is written");
         let third = record.begin(at(9));
-        assert!(record.read_part(at(9), 5, &bytes(&record, third)[5..], true).is_ok());
+        assert!(record.read_part(at(9), 5, &bytes(&record, third)[5..]).is_ok());
         assert!(record.undone(third).is_ok(), "nobody has read it whole");
-        assert!(record.read_part(at(9), 5, &bytes(&record, third)[5..], true).is_err());
+        assert!(record.read_part(at(9), 5, &bytes(&record, third)[5..]).is_err());
     }
 }

@@ -27,7 +27,12 @@ impl Flow {
         while let Some(next) = app.next_outbound(self.main.owner) {
             match next {
                 Outbound::Operation(operation) => self.main.outgoing.push_operation(operation),
-                Outbound::Message(offset, length) => self.main.outgoing.push(offset, length),
+                Outbound::Message { offset, length, deadline: None } => {
+                    self.main.outgoing.push(offset, length);
+                }
+                Outbound::Message { offset, length, deadline: Some(deadline) } => {
+                    self.send_until(0, offset, length, deadline);
+                }
             }
         }
         self.settle_close(app);

@@ -1,7 +1,7 @@
 //! One-sided operations on their way in. The engine carries each out when its turn comes; what it
 //! has to say is for [`App::next_outbound`].
 
-use super::{Incoming, MESSAGE_OVERHEAD, Refused};
+use super::{Incoming, MESSAGE_OVERHEAD, Part, Refused};
 use crate::app::{App, Arrived, Buffer, Operated, Owner};
 
 impl Incoming {
@@ -35,17 +35,17 @@ impl Incoming {
         at: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        self.take_part(app, owner, sequence, total, at, bytes, true)
+        self.take_part(app, owner, sequence, &Part { is_operation: true, total, at, bytes })
     }
 
-    /// An operation that lies in the receive pool is complete and due.
+    /// An operation that has come in parts, or before its turn, is complete and due.
     pub(super) fn operate_ready(
         &mut self,
         app: &mut impl App,
         owner: Owner,
         buffer: Buffer,
     ) -> Result<(), Refused> {
-        match self.operate(app, owner, Arrived::Pool(buffer)) {
+        match self.operate(app, owner, Arrived::Buffer(buffer)) {
             // It has arrived, and cannot be asked for again.
             Err(Refused::NoBuffer) => Err(Refused::Violation),
             done => done,

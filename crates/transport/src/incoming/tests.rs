@@ -253,3 +253,52 @@ fn an_unordered_message_takes_a_posted_buffer_before_others() {
     assert_eq!(refused, Err(Refused::NoBuffer), "the books are full");
     assert_eq!(incoming.fragment(&mut app, OWNER, 0, 2, 0, &[0]), Ok(()));
 }
+
+/// Bytes of the pool that an app has which takes operations as they come.
+const OPERATOR_BYTES: u64 = 2048;
+
+fn operator() -> (TestApp, Incoming) {
+    let mut app = TestApp::new(OPERATOR_BYTES);
+    app.operated = Some(Vec::new());
+    (app, Incoming::new(WINDOW))
+}
+
+/// Whatever of it comes first after its beginning, and however much it is.
+#[test]
+fn an_operation_in_its_turn_needs_no_pool() {
+    let (mut app, mut incoming) = operator();
+    let bytes = vec![7; 2 * OPERATOR_BYTES as usize];
+    for at in [0, 3, 1, 2].map(|part| part * bytes.len() / 4) {
+        let part = &bytes[at..at + bytes.len() / 4];
+        let taken = incoming.part(&mut app, OWNER, 0, bytes.len() as u32, at as u32, part);
+        assert_eq!(taken, Ok(()));
+    }
+    assert_eq!((app.operated, incoming.messages_delivered()), (Some(vec![bytes]), 1));
+}
+
+/// It begins in the pool, and leaves that when all before it is over and its beginning is there,
+/// whichever comes last.
+#[test]
+fn an_operation_leaves_the_pool_when_its_turn_comes() {
+    let bytes: Vec<u8> = (0..100).collect();
+    for is_first_last in [false, true] {
+        let (mut app, mut incoming) = operator();
+        let part = |app: &mut TestApp, incoming: &mut Incoming, at: usize| {
+            let part = &bytes[at..at + 20];
+            assert_eq!(incoming.part(app, OWNER, 1, 100, at as u32, part), Ok(()));
+        };
+        part(&mut app, &mut incoming, 60);
+        if !is_first_last {
+            part(&mut app, &mut incoming, 0);
+        }
+        assert!(!app.is_all_finished());
+        assert_eq!(incoming.operation(&mut app, OWNER, 0, &[1]), Ok(()));
+        if is_first_last {
+            assert!(!app.is_all_finished());
+            part(&mut app, &mut incoming, 0);
+        }
+        assert!(app.is_all_finished(), "it is not in the pool");
+        [20, 40, 80].into_iter().for_each(|at| part(&mut app, &mut incoming, at));
+        assert_eq!(app.operated, Some(vec![vec![1], bytes.clone()]));
+    }
+}

@@ -5,7 +5,8 @@ use clearway_transport::{Buffer, Order, StreamKey};
 
 use super::Channel;
 use crate::channels::connection::Stage;
-use crate::channels::posts::{Post, number_of};
+use crate::channels::posts::Post;
+use crate::channels::sites::Site;
 use crate::operations::Spot;
 
 impl Channel {
@@ -58,7 +59,8 @@ impl Channel {
 
     /// Where a message lies that has begun: memory, and offset in it.
     pub(crate) fn posted_place(&self, buffer: Buffer) -> Option<(&Shared, u64)> {
-        self.posted_memory(self.posts.place(number_of(buffer)?)?)
+        let Site::Posted(number) = Site::of(buffer) else { return None };
+        self.posted_memory(self.posts.place(number)?)
     }
 
     fn posted_memory(&self, place: Spot) -> Option<(&Shared, u64)> {

@@ -5,7 +5,7 @@ use clearway_channel::{Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, Order};
 
 use super::super::to_channel;
-use super::{Channel, Connections, Line, Posts, number_of};
+use super::{Channel, Connections, Line, Posts, Site};
 use crate::control::Allowance;
 use crate::operations::Operations;
 use crate::state::ChannelState;
@@ -106,8 +106,14 @@ impl Channel {
         order: Order,
     ) -> Result<(), Invalid> {
         let connection = self.connections.at(slot).ok_or(Invalid("a message for nobody"))?;
-        if let Some(number) = number_of(buffer) {
-            return self.posts.claim(number, slot, buffer.length);
+        match Site::of(buffer) {
+            Site::Pool => {}
+            Site::Posted(number) => return self.posts.claim(number, slot, buffer.length),
+            Site::Region => {
+                let exchange = connection.exchange.as_ref();
+                let is_it = exchange.is_some_and(|exchange| exchange.is_writing(buffer.length));
+                return ensure(is_it, "a write that was not begun");
+            }
         }
         let is_early = order == Order::Ahead;
         ensure(!is_early || self.early.begin(buffer), "more came early than there is room for")?;

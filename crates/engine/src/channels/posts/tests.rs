@@ -17,8 +17,10 @@ fn at(offset: u64) -> Spot {
 
 /// Which buffer a message gets, by its tag.
 fn begin(posts: &mut Posts, connection: u32, length: u32) -> Option<(u32, u64)> {
-    let number = number_of(posts.begin(connection, length)?).expect("a posted one");
-    Some((number, posts.all[&number].tag))
+    match Site::of(posts.begin(connection, length)?) {
+        Site::Posted(number) => Some((number, posts.all[&number].tag)),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
