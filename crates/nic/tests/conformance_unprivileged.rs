@@ -66,6 +66,17 @@ fn memif_jumbo() {
     });
 }
 
+/// Frames of which each has four buffers, or one if it is small. A queue is full when there is no
+/// room for the largest.
+#[test]
+fn memif_with_frames_of_several_buffers() {
+    let large = |config: &mut Config| {
+        *config = Config { ring_size_log2: 9, ..config.clone().with_frames(33_018) };
+    };
+    conformance::run(|| memif(Role::Server, Role::Client, large));
+    conformance::run(|| memif(Role::Client, Role::Server, large));
+}
+
 /// Two memif queues; the first has the first role.
 fn memif(a: Role, b: Role, change: impl Fn(&mut Config)) -> Pair {
     static COUNT: AtomicU32 = AtomicU32::new(0);

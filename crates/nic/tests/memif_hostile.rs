@@ -166,6 +166,101 @@ fn buffers_that_hold_nothing_end_the_link() {
     }
 }
 
+/// A server of large frames.
+fn large(test: &str) -> Server {
+    Server::with(test, |config| {
+        (config.frame_bytes_max, config.frame_bytes_unsaid) = (33_018, Some(1518));
+    })
+}
+
+fn transmit_bytes(server: &mut Server, bytes: usize) -> (Transmit, u64) {
+    let before = server.queue.counters().tx_frames_dropped;
+    let result = server.queue.transmit(&mut |buffer| {
+        buffer[..bytes].fill(7);
+        bytes
+    });
+    server.queue.flush();
+    (result, server.queue.counters().tx_frames_dropped - before)
+}
+
+#[test]
+fn a_peer_that_says_nothing_of_its_size_is_sent_usual_frames() {
+    let mut server = large("unsaid");
+    let mut peer = server.connect();
+    peer.give_buffers(RING_SIZE);
+    assert_eq!(transmit_bytes(&mut server, 1518), (Transmit::Queued, 0));
+    assert_eq!(transmit_bytes(&mut server, 1519), (Transmit::Queued, 1));
+    assert_eq!(peer.index(M2S + 64), 1, "the other one has not left");
+    assert!(server.queue.info().mode.contains("the peer does not say what it takes"));
+    // It needs no room but for what it is sent.
+    let mut peer = {
+        drop(peer);
+        server.expect_link_down();
+        server.connect()
+    };
+    peer.give_buffers(1);
+    assert_eq!(transmit_bytes(&mut server, 1518), (Transmit::Queued, 0));
+    assert_eq!(transmit_bytes(&mut server, 60), (Transmit::Full, 0));
+}
+
+#[test]
+fn a_peer_that_says_that_it_takes_more_than_it_has_room_for_gets_nothing_beyond_its_rings() {
+    let mut server = large("liar");
+    server.peer_name = "liar 1.0 mtu 65000";
+    let mut peer = server.connect();
+    assert!(server.queue.info().mode.contains("packets of up to 33000 bytes"));
+    // Room for 32,768 bytes, then for one more, then in no order.
+    peer.give_buffers(16);
+    assert_eq!(transmit_bytes(&mut server, 60), (Transmit::Full, 0));
+    peer.give_buffers(17);
+    assert_eq!(transmit_bytes(&mut server, 33_018), (Transmit::Queued, 0));
+    assert_eq!(peer.index(M2S + 64), 17);
+    drop(peer);
+    server.expect_link_down();
+    // Side by side, but not inside the region, or not inside of what an offset can say.
+    let end = REGION_BYTES as u32;
+    for first in [end - 3 * 2048, end - 16 * 2048, 0u32.wrapping_sub(3 * 2048)] {
+        server.survives(|server, peer| {
+            for slot in 0..RING_SIZE {
+                let offset = first.wrapping_add(u32::from(slot) * 2048);
+                let place = Descriptor { flags: 0, region: 0, length: 2048, offset };
+                peer.set_descriptor(M2S, slot, place);
+            }
+            peer.set_index(M2S + 6, RING_SIZE);
+            assert_eq!(transmit_bytes(server, 60), (Transmit::Full, 0));
+        });
+    }
+    // Smaller than they were when they were looked at.
+    server.survives(|server, peer| {
+        peer.give_buffers(20);
+        assert_eq!(transmit_bytes(server, 60), (Transmit::Queued, 0));
+        for slot in 1..17 {
+            let offset = (BUFFERS + u64::from(slot) * 2048) as u32;
+            peer.set_descriptor(M2S, slot, Descriptor { flags: 0, region: 0, length: 1, offset });
+        }
+        assert_eq!(transmit_bytes(server, 33_018), (Transmit::Full, 0));
+    });
+}
+
+#[test]
+fn random_memory_does_no_harm_to_large_frames() {
+    let mut server = large("random-large");
+    server.peer_name = "scribbler 1.0 mtu 33000";
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let mut peer = server.connect();
+        peer.give_buffers(RING_SIZE);
+        for _ in 0..50 {
+            peer.scribble(&mut random);
+            server.received();
+            let bytes = 1 + random.below(33_018) as usize;
+            transmit_bytes(&mut server, bytes);
+        }
+        drop(peer);
+        server.expect_link_down();
+    }
+}
+
 #[test]
 fn anything_said_on_an_established_link_ends_it() {
     let mut server = Server::new("chatter");
@@ -570,6 +665,8 @@ impl Drop for Lock {
 struct Server {
     name: String,
     queue: Queue,
+    /// How its peers call themselves.
+    peer_name: &'static str,
 }
 
 impl Server {
@@ -582,7 +679,7 @@ impl Server {
         let at = Socket::Abstract(name.clone());
         let mut config = Config::new(at, Role::Server, [2, 0, 0, 0, 0, 1]);
         change(&mut config);
-        Self { name, queue: memif::open(config).unwrap().remove(0) }
+        Self { name, queue: memif::open(config).unwrap().remove(0), peer_name: "hostile" }
     }
 
     fn drive(&mut self) {
@@ -753,7 +850,7 @@ impl HostileClient {
         let [s2m_bell, m2s_bell] = &self.bells;
         assert!(matches!(self.answer(server), Message::Hello(_)));
         for (message, descriptor) in [
-            (init(), None),
+            (init_as(server.peer_name), None),
             (region, Some(file)),
             (ring(Direction::S2m, S2M), Some(s2m_bell)),
             (ring(Direction::M2s, M2S), Some(m2s_bell)),
@@ -929,12 +1026,16 @@ impl HostileServer {
 }
 
 fn init() -> Message {
+    init_as("hostile")
+}
+
+fn init_as(name: &str) -> Message {
     Message::Init(Init {
         version: VERSION,
         id: 0,
         mode: MODE_ETHERNET,
         secret: Text::new(""),
-        name: Text::new("hostile"),
+        name: Text::new(name),
     })
 }
 

@@ -39,6 +39,17 @@ fn frames_are_chained() {
     forward(["server", "client"], &["bsize=512", "rsize=14"], small);
 }
 
+/// It does not say what it takes. Our buffers, and what we may send to others, are large.
+#[test]
+fn who_takes_large_frames_sends_testpmd_usual_ones() {
+    for theirs in [["server", "client"], ["client", "server"]] {
+        forward(theirs, &[], |config| {
+            *config = config.clone().with_frames(33_018);
+            config.frame_bytes_unsaid = Some(1514);
+        });
+    }
+}
+
 #[test]
 fn a_secret_is_understood() {
     forward(["server", "client"], &["secret=sesame"], |config| {

@@ -20,6 +20,11 @@ const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=65_536;
 const BUFFER_BYTES: std::ops::RangeInclusive<u32> = 64..=65_536;
 /// Buffers are of whole cache lines.
 const LINE_BYTES: usize = 64;
+/// The largest buffer that [`Config::with_frames`] asks for: of a packet of 9000 bytes. All buffers
+/// of a ring are used in turn, so with larger ones small frames, too, would go through more memory
+/// than caches hold. An odd number of lines, so that nothing is between two of them
+/// (`Buffers::stride`).
+const BUFFER_BYTES_WHOLE: usize = 9024;
 /// Most queue pairs: as many as any implementation takes.
 const QUEUE_PAIRS_MAX: u16 = 256;
 
@@ -102,8 +107,12 @@ pub struct Config {
     pub buffer_bytes: u32,
     /// Our own Ethernet address. memif does not carry it; whoever builds frames does.
     pub mac: MacAddress,
-    /// Largest frame that is sent or received, Ethernet header included.
+    /// Largest frame that is sent or received, Ethernet header included. The peer is told; what it
+    /// is sent is no larger than it says itself.
     pub frame_bytes_max: usize,
+    /// Largest frame that is sent to a peer that does not say what it takes; that of
+    /// `frame_bytes_max` if `None`.
+    pub frame_bytes_unsaid: Option<usize>,
     /// Our name for the interface, shown to the peer; cut after 31 bytes.
     pub name: String,
     /// Who connects to the server, if it is not this process.
@@ -125,6 +134,7 @@ impl fmt::Debug for Config {
             .field("ring_size_log2", &self.ring_size_log2)
             .field("buffer_bytes", &self.buffer_bytes)
             .field("frame_bytes_max", &self.frame_bytes_max)
+            .field("frame_bytes_unsaid", &self.frame_bytes_unsaid)
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
@@ -145,6 +155,7 @@ impl Config {
             buffer_bytes: 2048,
             mac,
             frame_bytes_max: 1518,
+            frame_bytes_unsaid: None,
             name: "clearway0".into(),
             connector: None,
             listening: None,
@@ -152,16 +163,16 @@ impl Config {
         }
     }
 
-    /// The same for frames of up to so many bytes, each in one buffer: of frames that are spread
-    /// over several, each is copied once more, the small ones, too. With so many queue pairs that
-    /// this were more memory than a link may have, buffers stay as they are.
+    /// The same for frames of up to so many bytes: each in one buffer, or, if it is larger than
+    /// [`BUFFER_BYTES_WHOLE`], in several that are side by side. With so many queue pairs that this
+    /// were more memory than a link may have, buffers stay as they are, and frames are copied once
+    /// more, the small ones, too.
     #[must_use]
     pub fn with_frames(self, frame_bytes_max: usize) -> Self {
-        let spread = Self { frame_bytes_max, ..self };
-        let whole = u32::try_from(frame_bytes_max.next_multiple_of(LINE_BYTES));
-        let whole = whole.map_or(*BUFFER_BYTES.end(), |bytes| bytes.min(*BUFFER_BYTES.end()));
-        let one = Self { buffer_bytes: spread.buffer_bytes.max(whole), ..spread.clone() };
-        if region_bytes(&one) > REGION_BYTES_TOTAL_MAX { spread } else { one }
+        let as_it_is = Self { frame_bytes_max, ..self };
+        let whole = frame_bytes_max.min(BUFFER_BYTES_WHOLE).next_multiple_of(LINE_BYTES) as u32;
+        let larger = Self { buffer_bytes: as_it_is.buffer_bytes.max(whole), ..as_it_is.clone() };
+        if region_bytes(&larger) > REGION_BYTES_TOTAL_MAX { as_it_is } else { larger }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

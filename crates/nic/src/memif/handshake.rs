@@ -21,6 +21,7 @@
 //! asks for it ([`Step::Work`]), and goes on when it is done ([`Handshake::done`]).
 
 use super::Config;
+use super::limit::{self, Limit};
 use super::link::{Announced, Ends, Offer, Offered, Parcel};
 use super::message::{
     AddRing, Hello, Init, MODE_ETHERNET, Message, NAME_BYTES, SECRET_BYTES, Text, VERSION,
@@ -49,8 +50,23 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Established {
     pub(super) ends: Vec<Ends>,
-    /// The peer's program and its name for the interface.
-    pub(super) peer: String,
+    pub(super) peer: Peer,
+}
+
+/// Who is at the other end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    /// Its name for the interface, and its program.
+    pub(super) name: String,
+    /// What it is sent.
+    pub(super) limit: Limit,
+}
+
+impl Peer {
+    fn new(config: &Config, program: &Text<NAME_BYTES>, interface: &Text<NAME_BYTES>) -> Self {
+        let name = format!("{interface} of {}", limit::program(program));
+        Self { name, limit: Limit::of(config, program) }
+    }
 }
 
 /// A peer that does not keep to the protocol, or that we cannot serve. The text goes to the peer as
@@ -94,7 +110,7 @@ impl Handshake {
         match (self, done) {
             (Self::Server(server), Done::Secured(ends)) => server.secured(config, ends),
             (Self::Client(client), Done::Offered(offer)) => client.announce(config, offer),
-            (Self::Client(client), Done::Secured(ends)) => client.secured(ends),
+            (Self::Client(client), Done::Secured(ends)) => client.secured(config, ends),
             (Self::Server(_), Done::Offered(_)) => unreachable!("servers ask for no memory"),
         }
     }
@@ -106,7 +122,8 @@ pub(super) struct ServerHandshake {
     state: ServerState,
     announced: Announced,
     /// The peer's program, and then its name for the interface as well.
-    peer: String,
+    program: Text<NAME_BYTES>,
+    interface: Text<NAME_BYTES>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,7 +139,7 @@ impl ServerHandshake {
     /// The message that opens every conversation.
     pub(super) fn hello(config: &Config) -> Message {
         Message::Hello(Hello {
-            name: program(),
+            name: limit::own_name(config),
             version_min: VERSION,
             version_max: VERSION,
             region_max: REGION_INDEX_MAX,
@@ -148,7 +165,7 @@ impl ServerHandshake {
                 self.add_ring(config, ring, descriptor)?;
             }
             (ServerState::AwaitConnect, Message::Connect { interface }) => {
-                return self.connect(interface, taken);
+                return self.connect(config, interface, taken);
             }
             _ => return Err("unexpected message".into()),
         }
@@ -171,7 +188,7 @@ impl ServerHandshake {
         if taken {
             return Err("already connected".into());
         }
-        self.peer = init.name.to_string();
+        self.program = init.name;
         self.state = ServerState::AwaitConnect;
         Ok(())
     }
@@ -203,19 +220,25 @@ impl ServerHandshake {
         Ok(())
     }
 
-    fn connect(&mut self, interface: Text<NAME_BYTES>, taken: bool) -> Result<Step, Refusal> {
+    fn connect(
+        &mut self,
+        config: &Config,
+        interface: Text<NAME_BYTES>,
+        taken: bool,
+    ) -> Result<Step, Refusal> {
         if taken {
             return Err("already connected".into());
         }
         self.state = ServerState::Done;
-        self.peer = format!("{interface} of {}", self.peer);
-        Ok(Step::Work(Work::Adopt(std::mem::take(&mut self.announced))))
+        self.interface = interface;
+        let limit = Limit::of(config, &self.program);
+        Ok(Step::Work(Work::Adopt(std::mem::take(&mut self.announced), limit)))
     }
 
     fn secured(&mut self, config: &Config, ends: Vec<Ends>) -> Step {
         let answer = Message::Connected { interface: Text::new(&config.name) };
-        let established = Established { ends, peer: std::mem::take(&mut self.peer) };
-        Step::Established(Some(answer), established)
+        let peer = Peer::new(config, &self.program, &self.interface);
+        Step::Established(Some(answer), Established { ends, peer })
     }
 }
 
@@ -224,7 +247,8 @@ impl ServerHandshake {
 pub(super) struct ClientHandshake {
     state: ClientState,
     /// The peer's program, and then its name for the interface as well.
-    peer: String,
+    program: Text<NAME_BYTES>,
+    interface: Text<NAME_BYTES>,
 }
 
 #[derive(Debug, Default)]
@@ -247,7 +271,7 @@ impl ClientHandshake {
             (ClientState::AwaitWelcome(hello), Message::Ack) => Ok(Step::Work(Work::Offer(hello))),
             (ClientState::AwaitAck(offer), Message::Ack) => Ok(self.announce(config, offer)),
             (ClientState::AwaitConnected(offered), Message::Connected { interface }) => {
-                self.peer = format!("{interface} of {}", self.peer);
+                self.interface = interface;
                 Ok(Step::Work(Work::Secure(offered)))
             }
             _ => Err("unexpected message".into()),
@@ -258,14 +282,14 @@ impl ClientHandshake {
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
             return Err("incompatible version, this side speaks 2.0".into());
         }
-        self.peer = hello.name.to_string();
+        self.program = hello.name;
         self.state = ClientState::AwaitWelcome(hello);
         let init = Init {
             version: VERSION,
             id: config.id,
             mode: MODE_ETHERNET,
             secret: Text::new(config.secret.as_deref().unwrap_or_default()),
-            name: program(),
+            name: limit::own_name(config),
         };
         Ok(Step::Reply((Message::Init(init), None)))
     }
@@ -280,8 +304,9 @@ impl ClientHandshake {
         Step::Reply((Message::Connect { interface: Text::new(&config.name) }, None))
     }
 
-    fn secured(&mut self, ends: Vec<Ends>) -> Step {
-        Step::Established(None, Established { ends, peer: std::mem::take(&mut self.peer) })
+    fn secured(&mut self, config: &Config, ends: Vec<Ends>) -> Step {
+        let peer = Peer::new(config, &self.program, &self.interface);
+        Step::Established(None, Established { ends, peer })
     }
 }
 
@@ -295,10 +320,6 @@ fn secret_is_right(config: &Config, given: &Text<SECRET_BYTES>) -> bool {
         difference | (wanted ^ given.get(index).unwrap_or(&0))
     });
     same_length && difference == 0
-}
-
-fn program() -> Text<NAME_BYTES> {
-    Text::new(concat!("clearway ", env!("CARGO_PKG_VERSION")))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use rustix::fs::{FileType, OFlags};
 
 use super::Config;
 use super::buffers::Buffers;
+use super::limit::Limit;
 use super::message::{AddRing, Direction, Hello, Message};
 use super::receiver::Receiver;
 use super::region::{REGION_BYTES_TOTAL_MAX, Region};
@@ -32,6 +33,21 @@ const PAGE_BYTES: usize = 4096;
 pub(super) struct Ends {
     pub(super) receiver: Option<Receiver>,
     pub(super) sender: Option<Sender>,
+}
+
+/// How large frames are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frames {
+    /// The largest that this side takes, and makes.
+    pub(super) bytes_max: usize,
+    /// The largest that the peer is sent, which is no larger.
+    pub(super) sent_bytes_max: usize,
+}
+
+impl Frames {
+    fn new(config: &Config, limit: Limit) -> Self {
+        Self { bytes_max: config.frame_bytes_max, sent_bytes_max: limit.frame_bytes }
+    }
 }
 
 /// A message and the descriptor that goes with it.
@@ -66,13 +82,14 @@ impl Offer {
         let offered = Offered { ends: Vec::new(), memory: Arc::new([region]), file };
         let mut offer = Self { announcements: [(region_message, Some(theirs))].into(), offered };
         offer.offered.ends.resize_with(usize::from(config.queue_pairs), Ends::default);
+        let frames = Frames::new(config, Limit::of(config, &hello.name));
         for number in 0..layout.rings() {
-            offer.add_ring(config, &layout, number)?;
+            offer.add_ring(frames, &layout, number)?;
         }
         Ok(offer)
     }
 
-    fn add_ring(&mut self, config: &Config, layout: &Layout, number: usize) -> io::Result<()> {
+    fn add_ring(&mut self, frames: Frames, layout: &Layout, number: usize) -> io::Result<()> {
         let announcement = layout.announcement(number);
         let memory = &self.offered.memory;
         let ring = ring_at(memory, &announcement).expect("the layout fits the region made for it");
@@ -81,13 +98,13 @@ impl Offer {
         let doorbell = rustix::event::eventfd(0, flags)?;
         let theirs = doorbell.try_clone()?;
         let (memory, buffers) = (memory.clone(), Some(layout.buffers(number)));
-        let bytes_max = config.frame_bytes_max;
         let ends = &mut self.offered.ends[usize::from(announcement.index)];
         match announcement.direction {
             Direction::S2m => {
-                ends.sender = Some(Sender::new(ring, memory, buffers, bytes_max, doorbell));
+                ends.sender = Some(Sender::new(ring, memory, buffers, frames, doorbell));
             }
             Direction::M2s => {
+                let bytes_max = frames.bytes_max;
                 ends.receiver = Some(Receiver::new(ring, memory, buffers, bytes_max, doorbell));
             }
         }
@@ -188,6 +205,7 @@ pub(super) struct Announced {
 pub(super) fn adopt(
     config: &Config,
     announced: Announced,
+    limit: Limit,
     account: &Account,
     wanted: &Wanted,
 ) -> Result<Vec<Ends>, String> {
@@ -205,7 +223,7 @@ pub(super) fn adopt(
     let mut ends = Vec::new();
     ends.resize_with(usize::from(config.queue_pairs), Ends::default);
     for (ring, doorbell) in announced.rings {
-        adopt_ring(config, &memory, &mut ends, ring, doorbell)?;
+        adopt_ring(Frames::new(config, limit), &memory, &mut ends, ring, doorbell)?;
     }
     if ends.iter().all(|ends| ends.sender.is_none() && ends.receiver.is_none()) {
         return Err("no rings".into());
@@ -214,7 +232,7 @@ pub(super) fn adopt(
 }
 
 fn adopt_ring(
-    config: &Config,
+    frames: Frames,
     memory: &Arc<[Region]>,
     ends: &mut [Ends],
     announcement: AddRing,
@@ -230,15 +248,15 @@ fn adopt_ring(
     }
     check_doorbell(&doorbell)?;
     let doorbell = doorbell.into_inner();
-    let (memory, bytes_max) = (memory.clone(), config.frame_bytes_max);
+    let memory = memory.clone();
     let taken = match announcement.direction {
         Direction::S2m => {
-            let mut receiver = Receiver::new(ring, memory, None, bytes_max, doorbell);
+            let mut receiver = Receiver::new(ring, memory, None, frames.bytes_max, doorbell);
             receiver.start();
             ends.receiver.replace(receiver).is_some()
         }
         Direction::M2s => {
-            ends.sender.replace(Sender::new(ring, memory, None, bytes_max, doorbell)).is_some()
+            ends.sender.replace(Sender::new(ring, memory, None, frames, doorbell)).is_some()
         }
     };
     if taken { Err("the same ring twice".into()) } else { Ok(()) }

@@ -71,6 +71,13 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
+impl<const N: usize> Default for Text<N> {
+    /// No text.
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
 /// What a server offers, its first word to whoever connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {

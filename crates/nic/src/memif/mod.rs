@@ -17,6 +17,9 @@
 //! that owns any queue but the first never handles control messages, and one that owns the first
 //! does so every 16,384 receives (every eighth while there is no link), or when it has slept.
 //!
+//! How large frames are that the peer is sent the two sides agree on (`limit`), and whoever makes
+//! packets hears of it ([`Watch`]). Until it has, a frame that is too large for the peer is dropped.
+//!
 //! Not here: the modes `ip` and `punt/inject`; regions that cannot be sealed or are of huge pages
 //! (DPDK's `zero-copy=yes`, VPP without `no-zero-copy`); peers that map their memory again once the
 //! link is up (a secondary process of DPDK); and several interfaces on one listening socket.
@@ -29,6 +32,7 @@ mod buffers;
 mod config;
 mod control;
 mod handshake;
+mod limit;
 mod link;
 pub mod message;
 mod poller;
@@ -39,10 +43,13 @@ mod ring;
 mod sender;
 mod shared;
 mod socket;
+mod watch;
 mod work;
 
 pub use config::{Config, Connect, Role, Socket, Witness};
+pub use limit::{Limit, Reason};
 pub use queue::{LinkCounters, Queue};
+pub use watch::Watch;
 
 use crate::Error;
 

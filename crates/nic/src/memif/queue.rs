@@ -4,13 +4,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Config;
 use super::buffers::Violation;
 use super::control::Control;
+use super::handshake::Peer;
 use super::link::Ends;
 use super::poller::{Poller, Source};
 use super::receiver::{self, Receiver};
+use super::sender::Sender;
 use super::shared::Shared;
+use super::{Config, Watch};
 use crate::{Capabilities, Counters, Error, Info, Sink, Transmit};
 
 /// Calls of `receive` between two looks at the control sockets, which cost a system call (0.2 µs)
@@ -97,6 +99,18 @@ impl Queue {
         }
     }
 
+    /// What tells of the link's changes, for one who watches all queues of the memif.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.shared.clone())
+    }
+
+    /// The largest frame that the peer is sent; 0 while there is none. A larger one is lost.
+    #[must_use]
+    pub fn sent_bytes_max(&self) -> usize {
+        self.ends.sender.as_ref().map_or(0, Sender::sent_bytes_max)
+    }
+
     /// Looks at everything that may have become ready, and at whether the link has changed.
     #[cold]
     fn housekeep(&mut self) {
@@ -181,7 +195,9 @@ impl crate::Queue for Queue {
     fn info(&self) -> Info {
         let Config { role, socket, mac, .. } = &*self.config;
         let mode = match self.shared.peer() {
-            Ok(peer) => format!("{role} on {socket}, connected to {peer}"),
+            Ok(Peer { name, limit }) => {
+                format!("{role} on {socket}, connected to {name}: {limit}")
+            }
             Err(reason) => format!("{role} on {socket}, not connected: {reason}"),
         };
         Info { driver: "memif", mode, mac: *mac }

@@ -25,10 +25,11 @@ const LONE_LINES: usize = 3;
 const HELD_SHARE: u16 = 8;
 
 /// How much private memory a burst is copied to: half of a small first-level cache, through which
-/// all frames pass. Of frames over 512 bytes a burst has fewer.
+/// all frames pass. Of frames over 512 bytes a burst has fewer. Where one frame may be larger than
+/// that, there is room for it behind as many others, which then take no more of the cache.
 pub(super) const fn area_bytes(frame_bytes_max: usize) -> usize {
     let (burst_bytes, frame_bytes) = (BURST_FRAMES * 512, slot_bytes(frame_bytes_max));
-    if frame_bytes > burst_bytes { frame_bytes } else { burst_bytes }
+    if frame_bytes > burst_bytes { burst_bytes + frame_bytes } else { burst_bytes }
 }
 
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::buffers::{Buffers, Violation, prefetch_to_write};
+use super::link::Frames;
 use super::region::Region;
 use super::ring::{Descriptor, Ring};
 use crate::{Counters, Transmit};
@@ -28,9 +29,45 @@ pub(super) struct Sender {
     /// Descriptors that the receiver had emptied when we last looked. It is looked at again only
     /// when this says that there is no room.
     consumed: u16,
-    /// Private buffer of the NIC's largest frame, for frames that span several descriptors.
+    /// Where the next frame can be written in one piece.
+    run: Run,
+    /// The largest frame that the peer is sent; what is larger is lost.
+    sent_bytes_max: usize,
+    /// Private buffer of the NIC's largest frame, for where there is no room for it in one piece.
     gather: Box<[u8]>,
     doorbell: OwnedFd,
+}
+
+/// Free descriptors, the next one first, whose buffers are side by side in memory.
+#[derive(Debug, Default)]
+struct Run {
+    descriptors: u16,
+    bytes: usize,
+    /// The region, and the offset in it, where the buffers end.
+    end: (u16, u32),
+}
+
+impl Run {
+    /// One more of them, if it is beside the others.
+    fn add(&mut self, place: Descriptor) -> bool {
+        if self.descriptors > 0 && self.end != (place.region, place.offset) {
+            return false;
+        }
+        self.end = (place.region, place.offset.wrapping_add(place.length));
+        self.bytes += place.length as usize;
+        self.descriptors += 1;
+        true
+    }
+
+    /// The first of them is used.
+    #[inline]
+    fn shorten(&mut self, place: Descriptor) {
+        self.descriptors = self.descriptors.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(place.length as usize);
+        if self.descriptors == 0 {
+            self.bytes = 0;
+        }
+    }
 }
 
 impl Sender {
@@ -39,14 +76,28 @@ impl Sender {
         ring: Ring,
         memory: Arc<[Region]>,
         buffers: Option<Buffers>,
-        frame_bytes_max: usize,
+        frames: Frames,
         doorbell: OwnedFd,
     ) -> Self {
         ring.publish_produced(0);
         // As if all descriptors were in use: the first transmit looks, and checks what it sees.
         let consumed = 0u16.wrapping_sub(ring.size());
-        let gather = vec![0; frame_bytes_max].into();
-        Self { ring, memory, buffers, produced: 0, published: 0, consumed, gather, doorbell }
+        Self {
+            ring,
+            memory,
+            buffers,
+            produced: 0,
+            published: 0,
+            consumed,
+            run: Run::default(),
+            sent_bytes_max: frames.sent_bytes_max,
+            gather: vec![0; frames.bytes_max].into(),
+            doorbell,
+        }
+    }
+
+    pub(super) const fn sent_bytes_max(&self) -> usize {
+        self.sent_bytes_max
     }
 
     /// As if so many descriptors had passed, with none in use; the receiver starts there too.
@@ -55,6 +106,7 @@ impl Sender {
         self.ring.publish_produced(index);
         (self.produced, self.published) = (index, index);
         self.consumed = index.wrapping_sub(self.ring.size());
+        self.run = Run::default();
     }
 
     /// Lets `fill` write a frame of up to the NIC's largest size.
@@ -67,7 +119,8 @@ impl Sender {
             return Ok(Transmit::Full);
         }
         let place = self.place(self.produced);
-        let length = if place.length as usize >= self.gather.len() {
+        let is_whole = place.length as usize >= self.gather.len();
+        let length = if is_whole || self.has_run()? {
             self.fill_in_place(place, fill)?
         } else {
             match self.fill_chain(fill)? {
@@ -77,6 +130,10 @@ impl Sender {
         };
         if length == 0 {
             return Ok(Transmit::Nothing);
+        }
+        if length > self.sent_bytes_max {
+            counters.tx_frames_dropped += 1;
+            return Ok(Transmit::Queued);
         }
         counters.tx_frames += 1;
         counters.tx_bytes += length as u64;
@@ -114,7 +171,8 @@ impl Sender {
         }
     }
 
-    /// The normal case: the frame is written where the peer will read it.
+    /// The normal case: the frame is written where the peer will read it, in one buffer, or in
+    /// several that are side by side.
     #[inline]
     fn fill_in_place(
         &mut self,
@@ -131,16 +189,35 @@ impl Sender {
         let buffer = unsafe { std::slice::from_raw_parts_mut(target.as_ptr(), bytes) };
         let length = fill(buffer);
         assert!(length <= bytes, "fill wrote {length} bytes into a buffer of {bytes}");
-        if length > 0 {
-            self.ring.set_descriptor(self.produced, place.holding(length as u32, false));
-            self.produced = self.produced.wrapping_add(1);
+        if length > self.sent_bytes_max {
+            return Ok(length);
+        }
+        if length > place.length as usize {
+            self.spread(length, false)?;
+        } else if length > 0 {
+            self.put(place, length, false);
         }
         Ok(length)
     }
 
-    /// The general case: the peer's buffers are smaller than our largest frame, so it is written to
-    /// private memory and spread over as many descriptors as it takes. `None` if there may be too
-    /// few.
+    /// True if the next free descriptors hold the largest frame side by side.
+    #[inline]
+    fn has_run(&mut self) -> Result<bool, Violation> {
+        while self.run.bytes < self.gather.len() {
+            let ahead = self.run.descriptors;
+            if self.free(ahead.saturating_add(1))? <= ahead {
+                return Ok(false);
+            }
+            if !self.run.add(self.place(self.produced.wrapping_add(ahead))) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The general case: the buffers are smaller than our largest frame and not side by side, so it
+    /// is written to private memory and spread over as many descriptors as it takes. `None` if
+    /// there may be too few.
     #[cold]
     fn fill_chain(
         &mut self,
@@ -151,34 +228,51 @@ impl Sender {
         }
         let length = fill(&mut self.gather);
         assert!(length <= self.gather.len(), "fill wrote more than its buffer holds");
-        let mut done = 0;
-        while done < length {
-            let place = self.place(self.produced);
-            let part = (place.length as usize).min(length - done);
-            let target = self.locate(place, part).ok_or(Violation::Extent)?;
-            let source = &self.gather[done..done + part];
-            // SAFETY: `locate` checked that `part` bytes are mapped at `target`; the source is a
-            // private slice of that length and cannot overlap the mapping.
-            unsafe { target.as_ptr().copy_from_nonoverlapping(source.as_ptr(), part) };
-            done += part;
-            let descriptor = place.holding(part as u32, done < length);
-            self.ring.set_descriptor(self.produced, descriptor);
-            self.produced = self.produced.wrapping_add(1);
-            if done < length && self.free(1)? == 0 {
-                // The peer made its descriptors smaller after `room_for_largest` had looked.
-                return Err(Violation::Capacity);
-            }
+        if length <= self.sent_bytes_max {
+            self.spread(length, true)?;
         }
         Ok(Some(length))
     }
 
-    /// True if the free descriptors hold a frame of the largest size.
+    /// Gives a frame as many descriptors as it takes. Its bytes are there already, unless they are
+    /// `gathered`.
+    fn spread(&mut self, length: usize, gathered: bool) -> Result<(), Violation> {
+        let mut done = 0;
+        while done < length {
+            let place = self.place(self.produced);
+            let part = (place.length as usize).min(length - done);
+            if gathered {
+                let target = self.locate(place, part).ok_or(Violation::Extent)?;
+                let source = &self.gather[done..done + part];
+                // SAFETY: `locate` checked that `part` bytes are mapped at `target`; the source is
+                // a private slice of that length and cannot overlap the mapping.
+                unsafe { target.as_ptr().copy_from_nonoverlapping(source.as_ptr(), part) };
+            }
+            done += part;
+            self.put(place, part, done < length);
+            if done < length && self.free(1)? == 0 {
+                // The peer made its descriptors smaller after we had looked for room.
+                return Err(Violation::Capacity);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next descriptor has so many bytes of a frame.
+    #[inline]
+    fn put(&mut self, place: Descriptor, bytes: usize, continues: bool) {
+        self.ring.set_descriptor(self.produced, place.holding(bytes as u32, continues));
+        self.produced = self.produced.wrapping_add(1);
+        self.run.shorten(place);
+    }
+
+    /// True if the free descriptors hold the largest frame that the peer is sent.
     fn room_for_largest(&mut self) -> Result<bool, Violation> {
         let free = self.free(self.ring.size())?;
         let mut room = 0;
         for ahead in 0..free {
             room += self.place(self.produced.wrapping_add(ahead)).length as usize;
-            if room >= self.gather.len() {
+            if room >= self.sent_bytes_max {
                 return Ok(true);
             }
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::buffers::Violation;
-use super::handshake::Established;
+use super::handshake::{Established, Peer};
 use super::link::Ends;
 use crate::Bell;
 
@@ -21,6 +21,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// One for each queue, rung when there is news for it.
     bells: Vec<Bell>,
+    /// Rung when the link has changed, for who watches.
+    watcher: Bell,
     pub(super) links_established: AtomicU64,
     pub(super) links_lost: AtomicU64,
     pub(super) peers_refused: AtomicU64,
@@ -32,7 +34,7 @@ struct State {
     /// Ends of the current link that their queues have not fetched yet.
     ends: Vec<Ends>,
     /// The peer if the link is up; else why it is down.
-    peer: Result<String, String>,
+    peer: Result<Peer, String>,
     /// What a queue found wrong with the current link.
     violation: Option<Violation>,
 }
@@ -45,11 +47,17 @@ impl Shared {
             generation: AtomicU32::new(0),
             state: Mutex::new(State { ends: Vec::new(), peer, violation: None }),
             bells: bells.collect::<Result<_, _>>()?,
+            watcher: Bell::new()?,
             links_established: AtomicU64::new(0),
             links_lost: AtomicU64::new(0),
             peers_refused: AtomicU64::new(0),
             violations: AtomicU64::new(0),
         })
+    }
+
+    /// The bell of who watches.
+    pub(super) fn watcher(&self) -> &Bell {
+        &self.watcher
     }
 
     /// The bell of queue `index`.
@@ -90,8 +98,8 @@ impl Shared {
         }
     }
 
-    /// The peer's name, or why there is none.
-    pub(super) fn peer(&self) -> Result<String, String> {
+    /// The peer, or why there is none.
+    pub(super) fn peer(&self) -> Result<Peer, String> {
         self.lock().peer.clone()
     }
 
@@ -111,7 +119,7 @@ impl Shared {
         self.lock().violation.take()
     }
 
-    fn change(&self, ends: Vec<Ends>, peer: Result<String, String>) {
+    fn change(&self, ends: Vec<Ends>, peer: Result<Peer, String>) {
         let mut state = self.lock();
         *state = State { ends, peer, violation: None };
         let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
@@ -119,6 +127,7 @@ impl Shared {
         self.generation.store(next, Ordering::Release);
         drop(state);
         (0..self.bells.len()).for_each(|index| self.ring(index));
+        self.watcher.ring();
     }
 
     /// Wakes a queue.

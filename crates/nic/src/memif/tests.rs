@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::buffers::Buffers;
 use super::*;
 use crate::{Queue as _, Transmit};
 
+mod sizes;
 mod wraps;
 
 /// A socket name that no other test uses.
@@ -27,7 +29,7 @@ fn open_both(server: Config, client: Config) -> (Vec<Queue>, Vec<Queue>) {
 }
 
 #[test]
-fn a_frame_has_one_buffer_unless_that_is_too_much_memory() {
+fn a_frame_has_one_buffer_or_a_few_unless_that_is_too_much_memory() {
     let at = socket();
     let buffer_bytes = |queue_pairs, frame_bytes_max| {
         let config = Config { queue_pairs, ..config(&at, Role::Client) };
@@ -39,8 +41,9 @@ fn a_frame_has_one_buffer_unless_that_is_too_much_memory() {
     assert_eq!(buffer_bytes(1, 1518), 2048, "as everybody has it");
     assert_eq!(buffer_bytes(1, 9018), 9024);
     assert_eq!(buffer_bytes(64, 9018), 9024);
-    assert_eq!(buffer_bytes(1, 65_536), 65_536);
-    assert_eq!(buffer_bytes(64, 65_536), 2048, "2 GiB otherwise");
+    assert_eq!(buffer_bytes(1, 33_018), 9024, "four, side by side");
+    assert_eq!(Buffers::stride(9024), 9024, "else they are not");
+    assert_eq!(buffer_bytes(256, 33_018), 2048, "more than 1 GiB otherwise");
 }
 
 /// Drives both sides until all queues of the shorter one have a link.

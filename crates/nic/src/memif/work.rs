@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
 use super::Config;
+use super::limit::Limit;
 use super::link::{Announced, Ends, Offer, Offered, adopt};
 use super::message::Hello;
 use super::shared::Shared;
@@ -23,8 +24,8 @@ pub(super) enum Work {
     Offer(Hello),
     /// Memory that was offered, and that the server has mapped, is to be secured.
     Secure(Offered),
-    /// What a client has announced is to be mapped and secured.
-    Adopt(Announced),
+    /// What a client has announced is to be mapped and secured, for frames of this size to it.
+    Adopt(Announced, Limit),
 }
 
 /// What has become of it.
@@ -49,7 +50,9 @@ impl Work {
                 .map(Done::Offered)
                 .map_err(|error| format!("no memory for the link: {error}")),
             Self::Secure(offered) => offered.secure(wanted).map(Done::Secured),
-            Self::Adopt(announced) => adopt(config, announced, account, wanted).map(Done::Secured),
+            Self::Adopt(announced, limit) => {
+                adopt(config, announced, limit, account, wanted).map(Done::Secured)
+            }
         }
     }
 }

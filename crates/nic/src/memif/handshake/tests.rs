@@ -101,7 +101,7 @@ fn a_proper_conversation_ends_in_a_link() {
         panic!("not established");
     };
     assert!(established.ends[0].sender.is_some() && established.ends[0].receiver.is_some());
-    assert_eq!(established.peer, "test0 of test");
+    assert_eq!(established.peer.name, "test0 of test");
 }
 
 #[test]
@@ -122,7 +122,9 @@ fn our_own_roles_understand_each_other() {
             },
             Step::Established(None, here) => {
                 assert!(here.ends.iter().all(|ends| ends.sender.is_some()));
-                assert_eq!(here.peer, format!("clearway0 of {}", program()));
+                let program = concat!("clearway ", env!("CARGO_PKG_VERSION"));
+                assert_eq!(here.peer.name, format!("clearway0 of {program}"));
+                assert_eq!(here.peer.limit.frame_bytes, config.frame_bytes_max);
                 return;
             }
             other => panic!("{other:?}"),

@@ -10,7 +10,8 @@ use clearway_base::Random;
 use super::*;
 use crate::Counters;
 use crate::memif::buffers::Buffers;
-use crate::memif::link::{Announced, Ends, Offer, adopt};
+use crate::memif::limit::Limit;
+use crate::memif::link::{Announced, Ends, Frames, Offer, adopt};
 use crate::memif::message::{Direction, Hello, Message, Text};
 use crate::memif::receiver::{Receiver, area_bytes};
 use crate::memif::region::Region;
@@ -73,7 +74,8 @@ fn ends(config: &Config) -> [Ends; 2] {
             other => panic!("{other:?}"),
         }
     }
-    let mut server = adopt(config, announced, &account, &patience.wanted()).unwrap();
+    let limit = Limit::of(config, &hello.name);
+    let mut server = adopt(config, announced, limit, &account, &patience.wanted()).unwrap();
     let mut client = offered.secure(&patience.wanted()).unwrap();
     [server.remove(0), client.remove(0)]
 }
@@ -318,7 +320,9 @@ impl Client {
         let ring = || Ring::new(Arc::clone(&memory), 0, 0, 3, Direction::M2s).unwrap();
         let client = Client { file, ring: ring(), next: 0 };
         client.ring.initialize();
-        (client, Sender::new(ring(), Arc::clone(&memory), None, Client::FRAME_BYTES_MAX, bell()))
+        let bytes = Client::FRAME_BYTES_MAX;
+        let frames = Frames { bytes_max: bytes, sent_bytes_max: bytes };
+        (client, Sender::new(ring(), Arc::clone(&memory), None, frames, bell()))
     }
 
     fn start_at(&mut self, index: u16) {
