@@ -226,10 +226,7 @@ impl Stack {
     #[must_use]
     pub fn other_end(&self, key: SlotId) -> Option<SlotId> {
         let connection = self.connections.get(key)?;
-        match self.table.get(&Tuple::new(connection.remote(), connection.local()))? {
-            Entry::Connection(other) => Some(*other),
-            Entry::HalfOpen(_) | Entry::TimeWait(_) => None,
-        }
+        self.table.get(&Tuple::new(connection.remote(), connection.local()))?.connection()
     }
 
     /// All connections.
