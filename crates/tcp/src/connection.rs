@@ -4,10 +4,10 @@
 //! `shutdown`, ...) change the state; then `poll_transmit` until it gives nothing; then
 //! `next_timeout`. What has changed for the app is in `take_readiness`.
 //!
-//! Here are the state itself and what the app asks; `open` is the handshake, `early` what is sent and
-//! taken before that is over (Fast Open), `receive` judges segments, `acknowledged` is what acknowledgements do, `transmit` makes segments, `timeouts` is
-//! what happens by itself, `icmp` what routers say, `path` what the path takes, `validated` what
-//! becomes of a window that is not used.
+//! Here are the state itself and what the app asks; `open` is the handshake, `early` what is sent
+//! and taken before that is over (Fast Open), `receive` judges segments, `acknowledged` is what
+//! acknowledgements do, `transmit` makes segments, `timeouts` is what happens by itself, `icmp` what
+//! routers say, `path` what the path takes, `validated` what becomes of a window that is not used.
 
 use core::net::SocketAddr;
 use core::ops::Range;
