@@ -191,6 +191,7 @@ fn network(
         routes,
         vlan: nic.vlan,
         mtu: mtu(nic, capabilities, facts),
+        mtu_max: None,
         kernel_shares: of_kernel && capabilities.kernel_shares,
         router: None,
         receive_checksum: capabilities.receive_checksum,

@@ -96,6 +96,7 @@ pub(super) fn without_kernel(
         routes: nic.routes.clone(),
         vlan: nic.vlan,
         mtu,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),
