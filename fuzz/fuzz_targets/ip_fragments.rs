@@ -29,6 +29,7 @@ fn config() -> Config {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: false,

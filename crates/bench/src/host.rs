@@ -115,6 +115,7 @@ pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
             routes: Vec::new(),
             vlan: None,
             mtu: 1500,
+            mtu_max: None,
             kernel_shares: false,
             router: None,
             receive_checksum: false,

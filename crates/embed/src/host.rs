@@ -67,6 +67,7 @@ impl Host {
             routes: Vec::new(),
             vlan: None,
             mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+            mtu_max: None,
             kernel_shares: false,
             router: None,
             receive_checksum: capabilities.receive_checksum,

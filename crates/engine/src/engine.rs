@@ -588,7 +588,7 @@ fn services_of(network: &ip::Config, udp_port: u16, extra: &impl Component) -> V
 }
 
 /// The largest frame with a packet of messages, over whichever NIC.
-fn frame_bytes(network: &ip::Config) -> usize {
+pub(crate) fn frame_bytes(network: &ip::Config) -> usize {
     usize::from(network.mtu) + HEADER_BYTES_MAX + ipv6::HEADER_LENGTH + udp::HEADER_LENGTH
 }
 
@@ -617,11 +617,22 @@ fn transport_config(config: &EngineConfig, lanes: &Lanes) -> clearway_transport:
     clearway_transport::Config {
         engine_index: lanes.index() as u8, // at most ENGINES_MAX
         engine_count: lanes.siblings().len() as u8,
-        packet_bytes_max: interface.mtu.saturating_sub(headers_length(interface)),
+        packet_bytes_max: packet_bytes(interface),
+        packet_bytes_taken: packet_bytes_taken(interface),
         congestion: config.congestion,
         idle_timeout_ns: u64::from(config.silence_ms) * MILLISECOND,
         ..clearway_transport::Config::default()
     }
+}
+
+/// The largest payload of UDP that is sent.
+pub(crate) fn packet_bytes(network: &ip::Config) -> u16 {
+    network.mtu.saturating_sub(headers_length(network))
+}
+
+/// The largest that the NIC takes.
+pub(crate) fn packet_bytes_taken(network: &ip::Config) -> u16 {
+    network.mtu_max.unwrap_or(network.mtu).saturating_sub(headers_length(network))
 }
 
 /// IP and UDP headers of a packet to this network.

@@ -35,8 +35,9 @@ use crate::channels::Channels;
 use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
 use crate::control::PingFailure;
+use crate::engine::{frame_bytes, packet_bytes, packet_bytes_taken};
 use crate::host::Nic;
-use crate::ip::{Datagram, NetworkError, NetworkErrorKind};
+use crate::ip::{self, Datagram, NetworkError, NetworkErrorKind};
 use heads::Heads;
 use paths::Paths;
 use resolving::Resolving;
@@ -138,10 +139,11 @@ impl Messages {
     }
 
     /// The MTU of the engine's own NIC has changed.
-    pub(crate) fn set_sizes(&mut self, now: Time, packet_bytes: u16, frame_bytes: usize) {
-        self.endpoint.set_packet_bytes_max(now, packet_bytes);
+    pub(crate) fn set_sizes(&mut self, now: Time, network: &ip::Config) {
         // It only grows: what a flow is about to send may be of the old size.
-        self.scratch.resize(self.scratch.len().max(frame_bytes), 0);
+        self.scratch.resize(self.scratch.len().max(frame_bytes(network)), 0);
+        self.endpoint.set_packet_bytes_taken(packet_bytes_taken(network));
+        self.endpoint.set_packet_bytes_max(now, packet_bytes(network));
     }
 
     /// False if [`Messages::fetch`] has nothing to do: the state of few flows is at hand anyway.

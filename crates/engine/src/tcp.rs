@@ -134,6 +134,11 @@ impl Tcp {
         }
     }
 
+    /// The MTU of the engine's own NIC has changed.
+    pub(crate) fn set_mtu(&mut self, mtu: u16) {
+        self.stack.set_listeners_mtu(mtu);
+    }
+
     /// Takes segments of which other engines do not know, or not yet, whose they are.
     pub(crate) fn receive_sought(
         &mut self,

@@ -98,6 +98,7 @@ pub(crate) fn config(addresses: &[IpAddr]) -> ip::Config {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: false,

@@ -137,6 +137,7 @@ fn stranger(mac: MacAddress) -> (Interface, IpAddr) {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: false,

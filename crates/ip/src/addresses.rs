@@ -197,6 +197,7 @@ mod tests {
             ],
             vlan: None,
             mtu: 1500,
+            mtu_max: None,
             kernel_shares: false,
             router: None,
             receive_checksum: false,

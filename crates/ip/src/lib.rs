@@ -81,6 +81,9 @@ pub struct Config {
     pub vlan: Option<u16>,
     /// The largest IP packet.
     pub mtu: u16,
+    /// What the NIC takes, if that is more: so large packets may become, once the other end of the
+    /// link says that it takes them, too.
+    pub mtu_max: Option<u16>,
     /// The kernel answers for these addresses and knows the neighbours.
     pub kernel_shares: bool,
     /// Who takes all packets, whatever their next hop, and is never asked for: the kernel, where it

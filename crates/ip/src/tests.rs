@@ -23,6 +23,7 @@ fn config(host: u8) -> Config {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: false,

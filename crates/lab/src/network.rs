@@ -59,6 +59,7 @@ impl Link {
             ],
             vlan: None,
             mtu,
+            mtu_max: None,
             kernel_shares: true, // nobody announces addresses to the tester
             router: Some(PEER_MAC),
             receive_checksum: false,

@@ -418,6 +418,7 @@ fn config(nature: &Nature, nic: &NicNature) -> EngineConfig {
             routes: nic.subnet.routes(nature.versions),
             vlan: nic.subnet.vlan,
             mtu: nature.mtu,
+            mtu_max: None,
             kernel_shares: false,
             router: None,
             receive_checksum: false,

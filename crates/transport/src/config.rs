@@ -26,8 +26,11 @@ pub struct Config {
     pub engine_index: u8,
     /// Engines of this host that share the queues of this one's NIC: 1 to [`crate::ENGINES_MAX`].
     pub engine_count: u8,
-    /// Largest UDP payload to send and to announce, in bytes: the MTU less IP and UDP headers.
+    /// Largest UDP payload to send, in bytes: the MTU less IP and UDP headers.
     pub packet_bytes_max: u16,
+    /// Largest UDP payload that the NIC takes, if that is more. It is announced: once the own link
+    /// carries it, peers may send it.
+    pub packet_bytes_taken: u16,
     /// Flows at a time.
     pub flows_max: u32,
     /// How long a connection attempt may take.
@@ -62,6 +65,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// What peers are told of how large packets may be.
+    pub(crate) fn packet_bytes_announced(&self) -> u16 {
+        self.packet_bytes_max.max(self.packet_bytes_taken)
+    }
+
     /// How many engines the NIC spreads packets from `peer` to the own address `local` over. What
     /// stays on the host does not come by the NIC.
     pub(crate) fn engines_between(&self, local: IpAddr, peer: IpAddr) -> u8 {
@@ -75,6 +83,7 @@ impl Default for Config {
             engine_index: 0,
             engine_count: 1,
             packet_bytes_max: 1472, // 1500 less 20 (IPv4) and 8 (UDP)
+            packet_bytes_taken: 0,
             flows_max: 100_000,
             connect_timeout_ns: 5 * SECOND,
             connect_retry_ns: 2 * MILLISECOND,

@@ -212,7 +212,7 @@ impl Flow {
             remote: p.remote,
             service_port: 0,
             state,
-            mtu: PathMtu::new(config.packet_bytes_max),
+            mtu: PathMtu::new(config.packet_bytes_announced(), config.packet_bytes_max),
             marking: Marking::new(),
             main: Stream::new(p.owner, p.window),
             acks: Acks::new(),

@@ -3,8 +3,9 @@
 //!
 //! A flow begins with the packets that both hosts' links take, since most paths take them too. If
 //! those vanish while others arrive, or nothing is answered at all, it falls back to a size that
-//! every path of the Internet takes, and searches upwards by probes. Sizes are those of UDP
-//! payloads.
+//! every path of the Internet takes, and searches upwards by probes. So it does, beginning with the
+//! largest, when the own link takes larger ones than before: its other end has said so. Sizes are
+//! those of UDP payloads.
 
 use clearway_base::state::{Invalid, ensure};
 use clearway_base::{SECOND, Time};
@@ -34,6 +35,8 @@ pub(crate) struct PathMtu {
     bytes: u16,
     /// What both hosts take.
     bytes_max: u16,
+    /// What the own link takes now.
+    link_bytes: u16,
     search: Search,
     /// Losses of packets larger than the base since the last one that arrived, and when the first
     /// was found.
@@ -50,9 +53,15 @@ enum Search {
 }
 
 impl PathMtu {
-    pub(crate) const fn new(bytes_max: u16) -> Self {
-        let search = Search::Done { raise_at: Time::MAX };
-        Self { bytes: bytes_max, bytes_max, search, losses: 0, losses_since: Time::ZERO }
+    pub(crate) fn new(bytes_max: u16, link_bytes: u16) -> Self {
+        Self {
+            bytes: bytes_max.min(link_bytes),
+            bytes_max,
+            link_bytes,
+            search: Search::Done { raise_at: Time::MAX },
+            losses: 0,
+            losses_since: Time::ZERO,
+        }
     }
 
     /// How large packets may be, and what both hosts take.
@@ -60,19 +69,16 @@ impl PathMtu {
         (self.bytes, self.bytes_max)
     }
 
-    /// One that packets of `bytes` pass, on an interface that takes `own_bytes_max`. If there may
-    /// be larger ones that pass, the search for them begins anew.
+    /// One that packets of `bytes` pass, on a link that takes `link_bytes`. If there may be larger
+    /// ones that pass, the search for them begins anew.
     pub(crate) fn restore(
         (bytes, bytes_max): (u16, u16),
-        own_bytes_max: u16,
+        link_bytes: u16,
     ) -> Result<Self, Invalid> {
-        let is_one = MIN_BYTES.min(own_bytes_max) <= bytes && bytes <= bytes_max;
+        let is_one = MIN_BYTES.min(link_bytes) <= bytes && bytes <= bytes_max;
         ensure(is_one, "packets of a size that there is not")?;
-        let bytes_max = bytes_max.min(own_bytes_max);
-        let mut mtu = Self { bytes: bytes.min(bytes_max), ..Self::new(bytes_max) };
-        if mtu.bytes < bytes_max {
-            mtu.search_below(bytes_max);
-        }
+        let mut mtu = Self { bytes: bytes.min(link_bytes), ..Self::new(bytes_max, link_bytes) };
+        mtu.search_to_limit();
         Ok(mtu)
     }
 
@@ -101,7 +107,7 @@ impl PathMtu {
             self.losses = 0;
         }
         match self.search {
-            Search::Done { raise_at } if raise_at <= now => self.search_below(self.bytes_max),
+            Search::Done { raise_at } if raise_at <= now => self.search_below(self.limit()),
             Search::Open { below, probe, .. } if bytes >= u32::from(probe) => {
                 self.bytes = probe;
                 self.go_on(now, below);
@@ -162,6 +168,22 @@ impl PathMtu {
         true
     }
 
+    /// The own link takes packets of up to `bytes` from now on. True if packets are to be smaller.
+    pub(crate) fn set_link(&mut self, now: Time, bytes: u16) -> bool {
+        let before = self.limit();
+        self.link_bytes = bytes;
+        if self.limit() > before {
+            self.search_to_limit();
+            return false;
+        }
+        self.on_too_big(now, bytes)
+    }
+
+    /// What both hosts and the own link take.
+    fn limit(&self) -> u16 {
+        self.bytes_max.min(self.link_bytes)
+    }
+
     /// The size to fall back to.
     fn floor(&self) -> u16 {
         if self.bytes > BASE_BYTES { BASE_BYTES } else { MIN_BYTES.min(self.bytes) }
@@ -174,8 +196,14 @@ impl PathMtu {
         }
         self.bytes = floor;
         self.losses = 0;
-        self.search_below(self.bytes_max);
+        self.search_below(self.limit());
         true
+    }
+
+    fn search_to_limit(&mut self) {
+        if self.bytes < self.limit() {
+            self.search_below(self.limit());
+        }
     }
 
     /// Begins with the largest: it may have been something else that kept packets from arriving.
@@ -197,7 +225,7 @@ impl PathMtu {
 
     fn go_on(&mut self, now: Time, below: u16) {
         self.search = if below < self.bytes + STEP_BYTES {
-            let is_best = self.bytes == self.bytes_max;
+            let is_best = self.bytes == self.limit();
             Search::Done { raise_at: if is_best { Time::MAX } else { now + RAISE_NS } }
         } else {
             let probe = self.bytes + (below - self.bytes).div_ceil(2);
@@ -230,7 +258,7 @@ mod tests {
     #[test]
     fn finds_what_the_path_takes_after_a_black_hole() {
         for (most, path) in [(8972, 1472), (8972, 8950), (8972, 1200), (1472, 1392), (1472, 1472)] {
-            let mut mtu = PathMtu::new(most);
+            let mut mtu = PathMtu::new(most, most);
             assert_eq!((mtu.bytes(), mtu.probe_bytes()), (most, None));
             assert!((0..20).all(|_| !mtu.on_lost(Time::ZERO, u32::from(most), 9)), "one burst");
             assert!(mtu.on_lost(Time::from_ns(9), u32::from(most), 9));
@@ -243,7 +271,7 @@ mod tests {
 
     #[test]
     fn silence_leads_down_to_what_every_host_takes() {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         assert!(!mtu.on_probe_timeouts(1));
         assert!(mtu.on_probe_timeouts(2));
         assert!(!mtu.on_probe_timeouts(3));
@@ -256,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_the_network_says_holds_for_ten_minutes() {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         assert!(!mtu.on_too_big(Time::ZERO, 1472), "no news");
         assert!(mtu.on_too_big(Time::ZERO, 1392));
         assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1392, None));
@@ -272,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_the_network_says_of_a_probe_is_tried_next() {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         assert!(mtu.on_probe_timeouts(2));
         assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1200, Some(1472)));
         mtu.on_probe_sent();
@@ -286,7 +314,7 @@ mod tests {
 
     #[test]
     fn now_and_then_a_loss_is_no_black_hole() {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         for _ in 0..100 {
             assert!((0..3).all(|_| !mtu.on_lost(Time::ZERO, 1472, 0)));
             mtu.on_acked(Time::ZERO, 1472);
@@ -297,14 +325,14 @@ mod tests {
     /// However often the peer calls for probes: the second probe timeout may never come then.
     #[test]
     fn probes_that_a_peer_calls_for_in_vain_are_a_black_hole() {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         let falls: Vec<u32> = (0..40).filter(|count| mtu.on_called_probes(*count)).collect();
         assert_eq!((falls, mtu.bytes()), (vec![8, 16], 548));
     }
 
     /// What has come down to 1200 bytes, and looks for more.
     fn searching() -> PathMtu {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         assert!(mtu.on_probe_timeouts(2));
         assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1200, Some(1472)));
         mtu
@@ -317,7 +345,7 @@ mod tests {
 
     #[test]
     fn small_packets_that_arrive_hide_no_black_hole() {
-        let mut mtu = PathMtu::new(1472);
+        let mut mtu = PathMtu::new(1472, 1472);
         for at in 0..4 {
             assert!(!mtu.on_lost(Time::from_ns(at), 1472, 9));
             mtu.on_acked(Time::from_ns(at), 1200);
@@ -352,6 +380,41 @@ mod tests {
                 assert_eq!(mtu.probe_bytes(), Some(1472));
             }
         }
+    }
+
+    #[test]
+    fn what_the_own_link_takes_is_tried_at_once() {
+        let mut mtu = PathMtu::new(32_972, 1472);
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1472, None));
+        assert!(!mtu.set_link(Time::ZERO, 1472), "no news");
+        assert_eq!(mtu.probe_bytes(), None);
+        // The other end of the link has said that it takes more, and then less than both hosts do.
+        assert!(!mtu.set_link(Time::ZERO, 40_000));
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1472, Some(32_972)));
+        assert_eq!(search(&mut mtu, Time::ZERO, 40_000), 0);
+        assert_eq!(mtu.bytes(), 32_972);
+        assert!(!mtu.set_link(Time::ZERO, 50_000));
+        assert_eq!(mtu.probe_bytes(), None, "the peer takes no more");
+        assert!(mtu.set_link(Time::ZERO, 8972));
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (8972, None));
+        // A black hole is searched up to what the link takes, and no further.
+        assert!(mtu.on_probe_timeouts(2));
+        assert_eq!(mtu.probe_bytes(), Some(8972));
+        // Behind the link is a router of a narrower one.
+        assert!(!mtu.set_link(Time::ZERO, 32_972));
+        search(&mut mtu, Time::ZERO, 1472);
+        assert!((1457..=1472).contains(&mtu.bytes()), "{}", mtu.bytes());
+    }
+
+    #[test]
+    fn what_is_restored_searches_up_to_what_both_hosts_and_the_link_take() {
+        let restored = |saved, link| {
+            let mtu = PathMtu::restore(saved, link).expect("a size that there is");
+            (mtu.bytes(), mtu.probe_bytes(), mtu.save().1)
+        };
+        assert_eq!(restored((32_972, 32_972), 1472), (1472, None, 32_972), "it may grow again");
+        assert_eq!(restored((1472, 32_972), 8972), (1472, Some(8972), 32_972));
+        assert_eq!(restored((1472, 1472), 8972), (1472, None, 1472));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Ticks;
 use super::counted;
-use super::hosts::Host;
+use super::hosts::{Host, MTU};
 use crate::directory::Directory;
 use crate::error::{Error, While as _};
 use crate::vif::{CountedFrames, Direction};
@@ -25,6 +25,8 @@ const PATIENCE: usize = 1_000_000;
 const NOW: Option<Duration> = Some(Duration::ZERO);
 /// Where who connects by TCP does so from.
 const CLIENT_PORT: u16 = 4001;
+/// What two daemons agree on where their configurations do not say.
+const MTU_AGREED: u16 = 33_000;
 /// The method of calls, and how long they are waited for.
 const METHOD: u16 = 1;
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,6 +41,8 @@ pub(crate) enum Case {
     Echo32,
     /// The same with 32 KB, one at a time.
     EchoLarge,
+    /// The same in packets of the size that two daemons agree on: one each way.
+    EchoLargePacket,
     /// The same by a stream, one at a time.
     Stream,
     /// The same with 32 in flight.
@@ -72,10 +76,11 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Echo,
         Self::Echo32,
         Self::EchoLarge,
+        Self::EchoLargePacket,
         Self::Stream,
         Self::Stream32,
         Self::Local,
@@ -98,6 +103,7 @@ impl Case {
             Self::Echo => "echo-64",
             Self::Echo32 => "echo-64-32",
             Self::EchoLarge => "echo-32768",
+            Self::EchoLargePacket => "echo-32768-large",
             Self::Stream => "stream-64",
             Self::Stream32 => "stream-64-32",
             Self::Local => "local-64",
@@ -120,7 +126,8 @@ impl Case {
     pub(super) fn units(self) -> u64 {
         ROUNDS
             * match self {
-                Self::Echo | Self::EchoLarge | Self::Stream | Self::Read | Self::Serve => 1,
+                Self::Echo | Self::EchoLarge | Self::EchoLargePacket => 1,
+                Self::Stream | Self::Read | Self::Serve => 1,
                 Self::Call | Self::Tcp | Self::TcpLarge => 1,
                 Self::TcpLocal | Self::TcpLocalLarge => 1,
                 // An echo is two messages.
@@ -136,7 +143,7 @@ impl Case {
         match self {
             Self::Echo | Self::Stream => self.echo(1, 64),
             Self::Echo32 | Self::Stream32 => self.echo(32, 64),
-            Self::EchoLarge => self.echo(1, 32 << 10),
+            Self::EchoLarge | Self::EchoLargePacket => self.echo(1, 32 << 10),
             Self::Local => self.echo(1, 64),
             Self::Call => call(1),
             Self::Call32 => call(32),
@@ -155,7 +162,8 @@ impl Case {
     }
 
     fn echo(self, window: usize, bytes: usize) -> io::Result<()> {
-        let hosts = Host::pair(&Ticks::default())?;
+        let mtu = if self == Self::EchoLargePacket { MTU_AGREED } else { MTU };
+        let hosts = Host::pair_of(&Ticks::default(), mtu)?;
         let mut echo = Echo::open(&hosts[0], &hosts[usize::from(self != Self::Local)], bytes)?;
         if matches!(self, Self::Stream | Self::Stream32) {
             echo.turn_to_stream()?;

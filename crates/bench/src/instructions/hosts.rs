@@ -16,7 +16,7 @@ use clearway_client::{Channel, Code, Embedded, Error, Options, Sizes, Waiting};
 use clearway_engine::{
     Allowance, Clock, Control, Engine, Event, Group, Idle, Request, TcpPortSpec, VifSpec,
 };
-use clearway_nic::{MacAddress, Queue, memif};
+use clearway_nic::{HEADER_BYTES_MAX, MacAddress, Queue, memif};
 
 use crate::host::engine_config;
 
@@ -29,6 +29,8 @@ const SIZES: Sizes = Sizes {
     receive_pool_bytes: 4 << 20,
     shared_bytes: 4096,
 };
+/// The largest packet, unless a case says otherwise.
+pub(super) const MTU: u16 = 1500;
 /// All hosts listen here.
 const PORT: u16 = 4000;
 const LISTENER: u32 = 1;
@@ -61,15 +63,22 @@ struct Machine {
 impl Host {
     /// Both ends of a memif in this process.
     pub(super) fn pair(ticks: &Ticks) -> io::Result<[Self; 2]> {
+        Self::pair_of(ticks, MTU)
+    }
+
+    /// The same for packets of up to `mtu` bytes.
+    pub(super) fn pair_of(ticks: &Ticks, mtu: u16) -> io::Result<[Self; 2]> {
         let name = format!("@clearway-instructions-{}", std::process::id());
         let open = |role, number: u8| -> io::Result<Self> {
             let mac = [2, 0, 0, 0, 0, number];
-            let queues = memif::open(memif::Config::new(name.as_str(), role, mac));
-            let queues = queues.map_err(io::Error::other)?;
+            let memif = memif::Config::new(name.as_str(), role, mac);
+            let memif = memif.with_frames(usize::from(mtu) + HEADER_BYTES_MAX);
+            let queues = memif::open(memif).map_err(io::Error::other)?;
             let queues =
                 queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
             let address = IpAddr::from([10, 0, 0, number]);
-            let config = engine_config(mac, address);
+            let mut config = engine_config(mac, address);
+            config.interface.mtu = mtu;
             let seed = u64::from(number);
             let (engine, control) = Engine::new(config, queues, seed, [number; 16], ticks.next())?;
             // Its clock is never looked at.

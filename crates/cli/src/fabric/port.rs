@@ -139,7 +139,7 @@ impl Port {
     fn deliver(&mut self, queues: &mut [memif::Queue], frame: &[u8]) {
         let number = self.rss.queue(frame);
         let queue = &mut queues[number];
-        if !queue.link_up() || frame.len() > queue.capabilities().frame_bytes_max {
+        if !queue.link_up() || frame.len() > queue.sent_bytes_max() {
             self.counters.dropped_down += 1;
             return;
         }

@@ -42,6 +42,7 @@ fn nic(name: &str, engines: usize, last: u8) -> NicFacts {
             routes: Vec::new(),
             vlan: None,
             mtu: 1500,
+            mtu_max: None,
             kernel_shares: true,
             router: None,
             receive_checksum: false,

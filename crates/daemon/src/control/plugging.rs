@@ -489,6 +489,7 @@ fn no_network(nic: &Nic) -> ip::Config {
         routes: Vec::new(),
         vlan: nic.vlan,
         mtu: nic.mtu_bytes.unwrap_or(MTU_BYTES),
+        mtu_max: None,
         kernel_shares: false,
         router: nic::router(&nic.driver),
         receive_checksum: false,

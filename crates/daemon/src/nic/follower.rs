@@ -1,14 +1,16 @@
-//! What the kernel says of an interface, as a network for the engine: at the start, and again
-//! whenever it has changed.
+//! What the kernel says of an interface, or the other end of a memif of itself, as a network for
+//! the engine: at the start, and again whenever it has changed.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_engine::ip::{self, Route};
 use clearway_nic::interface::{Facts, HostWatch, TableRoute, Watch, Ways};
+use clearway_nic::memif;
 use clearway_nic::{Capabilities, Error, MacAddress};
 use clearway_wire::{ethernet, vlan};
 
+use super::memif::mtu_of;
 use super::udp;
 use crate::config::Nic;
 
@@ -20,8 +22,6 @@ const MTU_BYTES_MIN: u16 = 576;
 pub(crate) struct Follower {
     watch: Watching,
     nic: Nic,
-    mac: MacAddress,
-    capabilities: Capabilities,
     of_kernel: bool,
     /// What was found last.
     network: ip::Config,
@@ -42,8 +42,8 @@ impl Follower {
         let network = network(nic, mac, &capabilities, of_kernel, facts);
         let nic = nic.clone();
         let is_running = facts.running;
-        let watch = Watching::Interface(watch);
-        Ok(Self { watch, nic, mac, capabilities, of_kernel, network, is_running })
+        let watch = Watching::Interface(watch, capabilities);
+        Ok(Self { watch, nic, of_kernel, network, is_running })
     }
 
     /// Follows all interfaces of a host, whose `ways` were read by `watch` just now.
@@ -55,8 +55,14 @@ impl Follower {
         ways: &Ways,
     ) -> Self {
         let network = udp::network(nic, mac, &capabilities, ways);
-        let (watch, nic) = (Watching::Host(watch), nic.clone());
-        Self { watch, nic, mac, capabilities, of_kernel: true, network, is_running: true }
+        let (watch, nic) = (Watching::Host(watch, capabilities), nic.clone());
+        Self { watch, nic, of_kernel: true, network, is_running: true }
+    }
+
+    /// Follows the link of a memif that is being waited for.
+    pub(super) fn of_memif(watch: memif::Watch, nic: &Nic, network: ip::Config) -> Self {
+        let (watch, nic) = (Watching::Memif(watch), nic.clone());
+        Self { watch, nic, of_kernel: false, network, is_running: false }
     }
 
     /// The network as it was found last.
@@ -69,35 +75,44 @@ impl Follower {
         self.of_kernel
     }
 
-    /// Takes the kernel's news. True if it is worth reading everything again.
+    /// Takes the news. True if it is worth reading everything again.
     pub(crate) fn has_changed(&mut self) -> Result<bool, Error> {
         match &mut self.watch {
-            Watching::Interface(watch) => watch.has_changed(),
-            Watching::Host(watch) => watch.has_changed(),
+            Watching::Interface(watch, _) => watch.has_changed(),
+            Watching::Host(watch, _) => watch.has_changed(),
+            Watching::Memif(watch) => {
+                watch.silence();
+                Ok(true)
+            }
         }
     }
 
     /// Reads everything again.
     pub(crate) fn read(&mut self) -> Result<Change, Error> {
         match &mut self.watch {
-            Watching::Interface(watch) => {
-                let facts = watch.facts()?;
-                Ok(self.take_facts(&facts))
+            Watching::Interface(watch, capabilities) => {
+                let (facts, capabilities) = (watch.facts()?, *capabilities);
+                Ok(self.take_facts(&facts, &capabilities))
             }
-            Watching::Host(watch) => {
+            Watching::Host(watch, capabilities) => {
                 // A host is always there: what cannot be read now stays as it is until it changes.
                 let ways = watch.ways().inspect_err(|error| tracing::warn!(%error));
-                let network = |ways| udp::network(&self.nic, self.mac, &self.capabilities, &ways);
+                let network = |ways| udp::network(&self.nic, self.network.mac, capabilities, &ways);
                 let network = ways.map_or_else(|_| self.network.clone(), network);
-                let is_other = network != self.network;
-                self.network = network;
-                Ok(Change { is_other, carrier: None })
+                Ok(self.take_network(network, true))
+            }
+            Watching::Memif(watch) => {
+                // Without a link all stays as it is: most likely the same peer comes back.
+                let mtu = mtu_of(watch);
+                let mtu_now = mtu.unwrap_or(self.network.mtu);
+                let network = ip::Config { mtu: mtu_now, ..self.network.clone() };
+                Ok(self.take_network(network, mtu.is_some()))
             }
         }
     }
 
-    fn take_facts(&mut self, facts: &Facts) -> Change {
-        let network = network(&self.nic, self.mac, &self.capabilities, self.of_kernel, facts);
+    fn take_facts(&mut self, facts: &Facts, capabilities: &Capabilities) -> Change {
+        let network = network(&self.nic, self.network.mac, capabilities, self.of_kernel, facts);
         if let Some(wanted) = self.nic.mtu_bytes
             && network.mtu < wanted
             && network.mtu != self.network.mtu
@@ -109,18 +124,23 @@ impl Follower {
                 network.mtu
             );
         }
+        self.take_network(network, facts.running)
+    }
+
+    fn take_network(&mut self, network: ip::Config, is_running: bool) -> Change {
         let is_other = network != self.network;
-        let was_running = std::mem::replace(&mut self.is_running, facts.running);
+        let was_running = std::mem::replace(&mut self.is_running, is_running);
         self.network = network;
-        Change { is_other, carrier: (was_running != facts.running).then_some(facts.running) }
+        Change { is_other, carrier: (was_running != is_running).then_some(is_running) }
     }
 }
 
 /// What is watched.
 #[derive(Debug)]
 enum Watching {
-    Interface(Watch),
-    Host(HostWatch),
+    Interface(Watch, Capabilities),
+    Host(HostWatch, Capabilities),
+    Memif(memif::Watch),
 }
 
 /// What has changed.
@@ -133,11 +153,12 @@ pub(crate) struct Change {
 }
 
 impl AsFd for Follower {
-    /// Readable when the kernel has news.
+    /// Readable when there are news.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.watch {
-            Watching::Interface(watch) => watch.as_fd(),
-            Watching::Host(watch) => watch.as_fd(),
+            Watching::Interface(watch, _) => watch.as_fd(),
+            Watching::Host(watch, _) => watch.as_fd(),
+            Watching::Memif(watch) => watch.as_fd(),
         }
     }
 }
@@ -191,6 +212,7 @@ fn network(
         routes,
         vlan: nic.vlan,
         mtu: mtu(nic, capabilities, facts),
+        mtu_max: None,
         kernel_shares: of_kernel && capabilities.kernel_shares,
         router: None,
         receive_checksum: capabilities.receive_checksum,

@@ -4,19 +4,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clearway_engine::ip;
-use clearway_nic::memif::{self, Role, Socket, Witness};
+use clearway_nic::memif::{self, Role, Socket, Watch, Witness};
 use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
-use super::{KernelSide, OpenNic, default_mac};
+use super::{Follower, KernelSide, MTU_BYTES_DEFAULT, OpenNic, default_mac};
 use crate::config::{Memif, MemifRole, Nic};
 use crate::opener::Means;
 
-/// The largest IP packet where nothing else is said. The handshake of memif has no word for it. A
-/// peer that says what it takes (Clearway's messages, TCP) is sent no more, and no other network
-/// has to be passed but what the peer itself may be.
-const MTU_BYTES_DEFAULT: u16 = 9000;
+/// The largest IP packet that is taken where the configuration does not say. As large packets are
+/// sent to a peer that says that it takes them: a message of 32 KB goes in one. A peer that says
+/// nothing may be a switch or a router of usual packets, and is sent those ([`MTU_BYTES_DEFAULT`]).
+const MTU_BYTES_MAX: u16 = 33_000;
 
 pub(super) fn open(nic: &Nic, link: &Memif, means: &Means) -> Result<OpenNic, Error> {
+    let mtu_max = nic.mtu_bytes.unwrap_or(MTU_BYTES_MAX);
     let mtu = nic.mtu_bytes.unwrap_or(MTU_BYTES_DEFAULT);
     let mac = link.mac.unwrap_or_else(|| default_mac(nic));
     let role = match link.role {
@@ -39,12 +40,24 @@ pub(super) fn open(nic: &Nic, link: &Memif, means: &Means) -> Result<OpenNic, Er
         witness: Some(Arc::new(Refusals { nic: nic.name.clone(), last: Mutex::default() })),
         ..memif::Config::new(Socket::from(link.socket.as_str()), role, mac)
     };
-    let mut config = config.with_frames(usize::from(mtu) + HEADER_BYTES_MAX);
+    let mut config = config.with_frames(usize::from(mtu_max) + HEADER_BYTES_MAX);
     config.buffer_bytes = link.buffer_bytes.unwrap_or(config.buffer_bytes);
+    config.frame_bytes_unsaid = Some(usize::from(mtu) + HEADER_BYTES_MAX);
     let queues = memif::open(config)?;
+    let watch = queues.first().map(memif::Queue::watch);
     let queues: Vec<Box<dyn Queue>> =
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
-    Ok(without_kernel(nic, queues, mac, mtu))
+    let mut opened = without_kernel(nic, queues, mac, mtu);
+    opened.interface.mtu_max = Some(mtu_max);
+    opened.kernel.follower =
+        watch.map(|watch| Follower::of_memif(watch, nic, opened.interface.clone()));
+    Ok(opened)
+}
+
+/// What packets a link carries; `None` while there is none.
+pub(super) fn mtu_of(watch: &Watch) -> Option<u16> {
+    let bytes = watch.limit()?.frame_bytes.saturating_sub(HEADER_BYTES_MAX);
+    Some(u16::try_from(bytes).unwrap_or(u16::MAX))
 }
 
 /// Says in the log why peers are refused. Who is refused mostly tries again at once, for the same
@@ -96,6 +109,7 @@ pub(super) fn without_kernel(
         routes: nic.routes.clone(),
         vlan: nic.vlan,
         mtu,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),

@@ -78,6 +78,7 @@ pub(super) fn network(
         routes: ways.routes.iter().map(follower::route).collect(),
         vlan: None,
         mtu: mtu_of(ways).min(u16::try_from(fits).unwrap_or(u16::MAX)),
+        mtu_max: None,
         kernel_shares: true,
         router: Some(ROUTER_MAC),
         receive_checksum: capabilities.receive_checksum,

@@ -262,8 +262,8 @@ impl<X: Component<Owner = ()>> Core<X> {
     pub(super) fn set_network(&mut self, now: Time, network: ip::Config) {
         self.common.host.set_network(&network);
         self.common.switch.set_mac(network.mac);
-        let packet_bytes = network.mtu.saturating_sub(super::headers_length(&network));
-        self.messages.set_sizes(now, packet_bytes, super::frame_bytes(&network));
+        self.messages.set_sizes(now, &network);
+        self.tcp.set_mtu(network.mtu);
         self.common.switch.set_services(self.services(&network));
         self.messages.forget_heads();
         self.config.interface = network;

@@ -171,7 +171,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         let host = Host::restore(own, others, saved.host, now)?;
         switch.restore(saved.sibling_vifs, index, &siblings)?;
         let frames = Frames::restore(saved.frames, &mut switch, &channels, now)?;
-        let tcp = Tcp::restore(saved.tcp, &channels, &mut switch, &lanes, host.own().mtu(), now)?;
+        let mtu = config.interface.mtu_max.unwrap_or(config.interface.mtu);
+        let tcp = Tcp::restore(saved.tcp, &channels, &mut switch, &lanes, mtu, now)?;
         let captures = Captures::restore(saved.captures, &channels, index, &siblings)?;
         let counters = EngineCounters::restore(&saved.counters);
         let loopback = Loopback::default();

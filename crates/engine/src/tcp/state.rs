@@ -146,7 +146,8 @@ impl Tcp {
     }
 
     /// TCP that goes on at `now`, on channels that are there again, at an engine that these `lanes`
-    /// tie to others, and an interface of this `mtu`. Its ports are entered in `switch`.
+    /// tie to others, and an interface that may come to this `mtu`. Its ports are entered in
+    /// `switch`.
     pub(crate) fn restore(
         saved: TcpState,
         channels: &Channels,

@@ -277,6 +277,7 @@ fn meet(world: &mut World, own: IpAddr) -> (Interface, UdpPath) {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: false,

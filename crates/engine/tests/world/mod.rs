@@ -467,6 +467,7 @@ pub fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
             routes: Vec::new(),
             vlan: None,
             mtu: 1500,
+            mtu_max: None,
             kernel_shares: false,
             router: None,
             receive_checksum: false,

@@ -37,6 +37,7 @@ pub fn network(nic: usize, mac: MacAddress, more: &[&str]) -> ip::Config {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares: false,
         router: None,
         receive_checksum: false,

@@ -25,6 +25,7 @@ fn interface(kernel_shares: bool) -> Interface {
         routes: Vec::new(),
         vlan: None,
         mtu: 1500,
+        mtu_max: None,
         kernel_shares,
         router: None,
         receive_checksum: false,

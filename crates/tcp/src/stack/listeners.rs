@@ -41,6 +41,14 @@ impl Listeners {
         }
     }
 
+    pub(super) fn set_mtu(&mut self, mtu: u16) {
+        for id in self.places.values().flat_map(|group| &group.listeners) {
+            if let Some(socket) = self.sockets.get_mut(*id) {
+                socket.mtu = mtu;
+            }
+        }
+    }
+
     pub(super) fn save(&self) -> Vec<SlotState<SavedListener>> {
         self.sockets.save(|socket| {
             let group = self.places.get(&socket.place());

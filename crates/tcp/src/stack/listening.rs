@@ -84,6 +84,12 @@ impl Stack {
         }
     }
 
+    /// The interface has another MTU: for what comes to any listener from now on. Connections that
+    /// are there find out themselves what does not pass any more.
+    pub fn set_listeners_mtu(&mut self, mtu: u16) {
+        self.listeners.set_mtu(mtu);
+    }
+
     /// From now on only peers of these prefixes may connect to a listener, or all if there are none:
     /// to others it is as if it were not there, and costs no memory and no cookie. All are looked
     /// at for each SYN. What has begun before goes on.

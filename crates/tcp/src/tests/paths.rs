@@ -1,12 +1,14 @@
 //! What the path takes: RFC 1191, 8201 and 5927 (routers say it), RFC 4821 and 8899 (nobody does).
 
+use core::net::SocketAddr;
+
 use clearway_base::{MILLISECOND, Random, SECOND};
 use clearway_world::Faults;
 
 use super::script::begin::*;
 use super::script::cases;
 use super::transfer::Flow;
-use super::world::{World, rate};
+use super::world::{World, rate, short_link};
 use crate::*;
 
 cases! {
@@ -136,4 +138,18 @@ fn a_path_that_says_nothing_is_measured() {
             assert!((mtu - 20..=mtu).contains(&found), "{found} of {mtu}, {sack}, {v6}");
         }
     }
+}
+
+/// The MTU of the interface has changed since they began to listen.
+#[test]
+fn listeners_offer_what_the_interface_takes_now() {
+    let mut world = World::new(1, Config::default(), short_link(), false);
+    world.open(Settings::default(), Settings::default());
+    let (now, [client, server]) = (world.now, &mut world.hosts);
+    server.stack.set_listeners_mtu(9000);
+    let from = SocketAddr::new(client.address.ip(), 7000);
+    client.stack.connect(now, from, server.address, 1500, Settings::default()).expect("room");
+    client.transmit(now).iter().for_each(|packet| server.receive(now, packet));
+    let offered = server.stack.poll_transmit(now, 1).expect("an answer").repr.options;
+    assert_eq!(offered.maximum_segment_size, Some(9000 - 40));
 }

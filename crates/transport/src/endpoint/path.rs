@@ -15,16 +15,22 @@ const HEADERS_V6: u32 = 40 + 8;
 const MTU_MIN_V6: u32 = 1280;
 
 impl Endpoint {
-    /// The own link takes UDP payloads of up to `bytes` from now on. New flows announce that, and
-    /// those that there are send nothing larger.
+    /// The own link takes UDP payloads of up to `bytes` from now on. Flows send nothing larger, and
+    /// those whose peers take larger packets than they have sent so far try them.
     pub fn set_packet_bytes_max(&mut self, now: Time, bytes: u16) {
         self.config.packet_bytes_max = bytes;
         for slot in 0..self.slots.len() {
-            let flow = self.slots[slot].flow.as_mut();
-            if flow.is_some_and(|flow| flow.limit_packets(now, bytes)) {
+            if let Some(flow) = &mut self.slots[slot].flow {
+                flow.follow_link(now, bytes);
                 self.update(now, slot);
             }
         }
+    }
+
+    /// The own NIC takes UDP payloads of up to `bytes`, whatever its link takes now. New flows
+    /// announce it.
+    pub fn set_packet_bytes_taken(&mut self, bytes: u16) {
+        self.config.packet_bytes_taken = bytes;
     }
 
     /// Takes an ICMP message that says that a UDP payload of ours to `peer`, of which `quote` is

@@ -178,8 +178,9 @@ impl Flow {
 
     fn learn_peer(&mut self, now: Time, config: &Config, limit: u64, packet_bytes_max: u16) {
         self.main.outgoing.raise_limit(limit);
-        let packet_bytes = config.packet_bytes_max.min(packet_bytes_max);
-        self.mtu = PathMtu::new(packet_bytes);
+        let both_take = config.packet_bytes_announced().min(packet_bytes_max);
+        self.mtu = PathMtu::new(both_take, config.packet_bytes_max);
+        let packet_bytes = self.mtu.bytes();
         self.congestion = config.congestion.control(packet_bytes, config.delay_target_ns);
         self.window_bytes = self.congestion.window_bytes();
         self.pacer = Pacer::new(now, packet_bytes);
@@ -293,7 +294,7 @@ impl Flow {
             source_flow: self.local_id,
             port: self.service_port,
             receive_limit: self.main.incoming.announced_limit(),
-            packet_bytes_max: config.packet_bytes_max,
+            packet_bytes_max: config.packet_bytes_announced(),
             engines,
             pass_on,
             versions: versions_offered(self.is_shared),
@@ -308,7 +309,7 @@ impl Flow {
         let syn_ack = SynAck {
             source_flow: self.local_id,
             receive_limit: self.main.incoming.announced_limit(),
-            packet_bytes_max: config.packet_bytes_max,
+            packet_bytes_max: config.packet_bytes_announced(),
             version,
             port,
         };

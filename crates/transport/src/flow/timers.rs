@@ -229,15 +229,27 @@ impl Flow {
 
     /// Sends no packet of more than `bytes` any more, as far as the protocol allows, and what was
     /// in larger ones again. True if that is news.
-    pub(crate) fn limit_packets(&mut self, now: Time, bytes: u16) -> bool {
-        if !self.mtu.on_too_big(now, bytes) {
-            return false;
+    fn limit_packets(&mut self, now: Time, bytes: u16) -> bool {
+        let is_news = self.mtu.on_too_big(now, bytes);
+        if is_news {
+            self.shrink_packets();
         }
+        is_news
+    }
+
+    /// The own link takes packets of up to `bytes` from now on.
+    pub(crate) fn follow_link(&mut self, now: Time, bytes: u16) {
+        if self.mtu.set_link(now, bytes) {
+            self.shrink_packets();
+        }
+    }
+
+    /// What was in larger packets is sent again.
+    fn shrink_packets(&mut self) {
         for content in self.recovery.give_up_larger(self.mtu.bytes()) {
             self.send_again(&content);
         }
         self.follow_packet_bytes();
-        true
     }
 
     /// The probe is to carry what the peer can surely take: the first bytes that it has not

@@ -185,6 +185,29 @@ fn flows_follow_their_own_interface() {
     assert!(!network.hosts[0].endpoint.has_waiting());
 }
 
+/// The other end of a link says only later what it takes: at one of the hosts before they have
+/// shaken hands, at the other afterwards. What each takes they have told each other nevertheless.
+#[test]
+fn flows_grow_with_their_own_interface() {
+    let config = Config { packet_bytes_taken: 8972, ..Config::default() };
+    let mut network = Network::new(61, &config, Faults::default(), 8 << 20);
+    let now = network.now;
+    network.hosts[1].endpoint.set_packet_bytes_max(now, 8972);
+    let keys = network.connected();
+    let size = |network: &Network, host: usize| {
+        network.hosts[host].endpoint.flows().next().expect("open").packet_bytes
+    };
+    assert_eq!((size(&network, 0), size(&network, 1)), (1472, 8972));
+    let now = network.now;
+    network.hosts[0].endpoint.set_packet_bytes_max(now, 40_000);
+    network.run_until(|network| size(network, 0) == 8972);
+    assert!(network.now.since(now) < MILLISECOND, "the first probe has passed");
+    network.hosts[0].app.transmit_pool = vec![0; 30_000];
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 30_000);
+    assert!(packets(&mut network).iter().all(|packet| packet.len() == 8972));
+    assert_eq!(flow(&network).packets_lost, 0);
+}
+
 /// RFC 8899, 4.6.1, and RFC 8200, section 5, for the least that a link of IPv6 takes.
 #[test]
 fn the_network_may_say_that_a_packet_in_flight_was_too_large() {
