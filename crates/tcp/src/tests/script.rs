@@ -12,6 +12,7 @@
 //! state ESTAB                         the state, as `ss` writes it; `end Reset`: why there is none
 //! icmp too_big 1000 seq 1             an ICMP error about a segment
 //! set no_delay                        see `Script::set`
+//! room 1000                           segments of so many bytes find room where they go
 //! window 10000                        the congestion window in bytes
 //! ```
 //!
@@ -397,6 +398,11 @@ impl Script {
             }
             ["set", name] => self.set(name, true)?,
             ["unset", name] => self.set(name, false)?,
+            ["room", bytes] => {
+                self.host.room = self.number(bytes);
+                let key = self.key()?;
+                self.host.stack.ask_again(key);
+            }
             _ => self.check(words)?,
         }
         Ok(())
