@@ -14,6 +14,7 @@
 //! icmp too_big 1000 seq 1             an ICMP error about a segment
 //! set no_delay                        see `Script::set`
 //! peer 5001                           the peer is at another port; `<FO right>`: its right cookie
+//! room 1000                           segments of so many bytes find room where they go
 //! window 10000                        the congestion window in bytes
 //! ```
 //!
@@ -428,6 +429,11 @@ impl Script {
             }
             ["set", name] => self.set(name, true)?,
             ["unset", name] => self.set(name, false)?,
+            ["room", bytes] => {
+                self.host.room = self.number(bytes);
+                let key = self.key()?;
+                self.host.stack.ask_again(key);
+            }
             _ => self.check(words)?,
         }
         Ok(())

@@ -204,3 +204,48 @@ cases! {
         < . 1:1002(1001) ack 1
         +0.04 > . 1:1(0) ack 1002 win 62437";
 }
+
+// Where those who take segments have no room (`Ways`).
+cases! {
+    /// What finds no room has not left: no timer runs for it, and it is not given up.
+    what_finds_no_room_waits_without_a_timer: established() => "
+        room 0; send 1500
+        +1000
+        in_flight 0
+        room 500
+        room 1000; > . 1:1001(1000) ack 1
+        > P. 1001:1501(500) ack 1
+        < . 1:1(0) ack 1501
+        in_flight 0; rto_ms 200";
+
+    /// What has no bytes needs no room.
+    acknowledgements_and_ends_go_nevertheless: established() => "
+        room 0; send 1000
+        < P. 1:101(100) ack 1
+        +0.04 > . 1:1(0) ack 101
+        room 1000; > P. 1:1001(1000) ack 101
+        room 0; shutdown; > F. 1001:1001(0) ack 101";
+
+    /// A window that is closed is probed for when there is room again, at the time that was set.
+    a_closed_window_is_not_probed_for_without_room: established() => "
+        < . 1:1(0) ack 1 win 0
+        send 10
+        room 0
+        +0.3
+        room 1000
+        +0.3 > . 1:2(1) ack 1";
+
+    /// What counts as lost waits as well.
+    what_is_lost_waits_for_room: established() => "
+        send 1000; > P. 1:1001(1000) ack 1
+        room 0
+        +0.5
+        room 1000; > P. 1:1001(1000) ack 1";
+
+    /// RFC 8985, 7.3: without new data that could be sent, \"retransmit the last segment\".
+    a_tail_probe_has_nothing_that_finds_no_room: far_away() => "
+        send 1000; > P. 1:1001(1000) ack 1
+        send 1000; > P. 1001:2001(1000) ack 1
+        room 0; send 1000
+        +0.2 > . 1001:2001(1000) ack 1";
+}

@@ -72,6 +72,24 @@ pub(super) struct Host {
     pub(super) address: SocketAddr,
     /// Bytes that may be handed over at once, as to a NIC that cuts segments.
     pub(super) most: u32,
+    /// Bytes that there is room for where it goes, in one segment.
+    pub(super) room: u32,
+}
+
+/// How a host's segments leave.
+struct Out {
+    most: u32,
+    room: u32,
+}
+
+impl Ways for Out {
+    fn most(&mut self, _: SlotId) -> u32 {
+        self.most
+    }
+
+    fn room(&mut self, bytes: u32, segment_bytes: u32) -> u32 {
+        [bytes, segment_bytes].into_iter().find(|bytes| *bytes <= self.room).unwrap_or(0)
+    }
 }
 
 /// A segment on its way.
@@ -94,13 +112,14 @@ impl Packet {
 impl Host {
     pub(super) fn new(config: Config, address: SocketAddr, now: Time) -> Self {
         let stack = Stack::new(config, now, u64::from(address.port()), [7; 16]);
-        Self { stack, store: Store::default(), address, most: 1 }
+        Self { stack, store: Store::default(), address, most: 1, room: u32::MAX }
     }
 
     /// What leaves, as bytes; what is more than a segment is cut, as a NIC does.
     pub(super) fn transmit(&mut self, now: Time) -> Vec<Packet> {
         let mut packets = Vec::new();
-        while let Some(transmit) = self.stack.poll_transmit(now, self.most) {
+        let mut out = Out { most: self.most, room: self.room };
+        while let Some(transmit) = self.stack.poll_transmit_by(now, &mut out) {
             let payload = self.payload(&transmit);
             let each = (transmit.segment_bytes as usize).max(1);
             let count = payload.len().div_ceil(each).max(1);
