@@ -46,7 +46,7 @@ pub use catalogue::{CounterGroup, catalogue};
 pub use channels::{Held, PostState};
 pub use clearway_ip as ip;
 pub use clearway_transport::{
-    Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN, Undelivered,
+    Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, Priority, SOURCE_PORT_MIN, Undelivered,
 };
 pub use common::{Common, Via};
 pub use component::{Component, NoExtra, Outlet, Sending};

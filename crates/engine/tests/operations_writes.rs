@@ -102,6 +102,19 @@ fn a_long_write_is_there_as_it_comes() {
     assert_eq!((pair.owner_is_told(), pair.end(token).status), (told, Status::Done));
 }
 
+/// It begins in the pool, behind a message that is lost, and does not stay there until it is whole.
+#[test]
+fn what_came_before_its_turn_is_taken_out_of_the_pool() {
+    let (mut pair, region) = pair();
+    pair.world.fabric.set_cut(0, 1, true);
+    assert!(pair.asker.send(pair.near, b"lost"));
+    (0..5).for_each(|_| pair.world.turn());
+    pair.world.fabric.set_cut(0, 1, false);
+    let token = pair.begin_to_write(Kind::Write, region);
+    assert_eq!((pair.end(token).status, pair.written()), (Status::Done, LONG));
+    pair.world.audit();
+}
+
 /// The owner is told at once, and nothing is written from then on; the connection goes on.
 #[test]
 fn what_is_revoked_is_not_written_on() {

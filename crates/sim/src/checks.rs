@@ -1,6 +1,7 @@
 //! What must hold for an engine, whatever happens, and what must hold when it rests.
 
 pub(crate) mod credit;
+pub(crate) mod shares;
 pub(crate) mod turns;
 
 use clearway_base::SECOND;

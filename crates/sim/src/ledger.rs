@@ -116,6 +116,8 @@ clearway_base::tally! {
         priorities_set,
         /// Flows behind a turn, in which somebody had to let the more urgent go first.
         flows_in_order,
+        /// Pairs of streams behind a turn, of which both wait and one has a larger share.
+        shares_compared,
         /// Buffers that were posted, right and wrong ones.
         buffers_posted,
         /// Of these, those that messages came into.

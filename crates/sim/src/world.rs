@@ -16,6 +16,7 @@ use clearway_engine::{Event, Request};
 use crate::agenda::{Agenda, Happening};
 use crate::app::{App, Character, Place, Scene};
 use crate::checks::credit::Auditor;
+use crate::checks::shares::Shares;
 use crate::faults::{Fault, Kind, schedule};
 use crate::host::{Host, Task};
 use crate::ledger::Ledger;
@@ -70,6 +71,7 @@ pub(crate) struct World {
     streams: StreamBooks,
     operations: OperationBooks,
     auditor: Auditor,
+    shares: Shares,
     trace: Trace,
     random: Random,
     oddities: Oddities,
@@ -144,6 +146,7 @@ impl World {
             streams: StreamBooks::default(),
             operations: OperationBooks::new(&options),
             auditor: Auditor::default(),
+            shares: Shares::default(),
             trace: Trace::default(),
             oddities: Oddities::new(options.seed),
             random,
@@ -238,19 +241,21 @@ impl World {
     }
 
     fn turn(&mut self, host: u32, engine: u32) -> Result<(), Finding> {
-        let is_looked_at = self.steps.is_multiple_of(TURNS_PER_LOOK);
+        let is_looked_at =
+            self.steps.is_multiple_of(TURNS_PER_LOOK) || self.shares.is_watching(host, engine);
         let before = if is_looked_at { self.books(host, engine) } else { Vec::new() };
         let place = &mut self.hosts[host as usize];
         let turned = place.turn_if_due(engine, self.now, &mut self.agenda);
         let Some(turned) = turned else { return Ok(()) };
         self.trace.add(&[20, host.into(), engine.into(), self.now.as_ns()]);
         turned.frames.iter().for_each(|frame| self.trace.add_frame(frame));
+        let sent = if is_looked_at { turned.frames.clone() } else { Vec::new() };
         place.send(engine, turned.frames, self.now, &mut self.network, &mut self.agenda);
         for event in turned.events {
             self.handle_event(host, engine, event)?;
         }
         if is_looked_at {
-            self.look_at_books(host, engine, &before)?;
+            self.look_at_books(host, engine, &before, &sent)?;
         }
         if turned.turn.told_apps {
             self.wake_apps(host, engine);

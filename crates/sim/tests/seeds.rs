@@ -108,6 +108,7 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "messages_overtaking",
         "priorities_set",
         "flows_in_order",
+        "shares_compared",
         "operations_done",
         "operations_refused",
         "operations_ended",

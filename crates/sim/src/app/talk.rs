@@ -176,7 +176,9 @@ impl Talk {
     fn priority(&self, connection: u64) -> Command {
         let number = self.number.unwrap_or(connection);
         let mut random = Random::new(!number ^ u64::from(self.sent) << 32 ^ self.side as u64);
-        let (urgency, weight) = (random.below(8) as u8, 1 + random.below(256) as u16);
+        // Shares are those of one urgency: half of them have that of who says nothing.
+        let urgency = if random.chance(1, 2) { 3 } else { random.below(8) as u8 };
+        let weight = 1 + random.below(256) as u16;
         Command::SetPriority { connection, urgency, weight }
     }
 

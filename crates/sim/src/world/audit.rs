@@ -17,16 +17,19 @@ impl World {
         books.map(|(_, books)| books).collect()
     }
 
-    /// The same behind a turn, by itself, and against what it was `before` that.
+    /// The same behind a turn, by itself, against what it was `before` that, and against what the
+    /// engine has sent in it.
     pub(super) fn look_at_books(
         &mut self,
         host: u32,
         engine: u32,
         before: &[FlowBooks],
+        sent: &[Vec<u8>],
     ) -> Result<(), Finding> {
         let books = self.books(host, engine);
         books.iter().try_for_each(|books| alone(host, books))?;
         self.ledger.counts.flows_in_order += turns::in_order(host, before, &books)?;
+        self.ledger.counts.shares_compared += self.shares.look((host, engine), &books, sent)?;
         Ok(())
     }
 

@@ -46,6 +46,7 @@ impl World {
                 .replace(engine, self.now, |engine, now| restore(engine, now, agreed.as_ref()));
             restored.map_err(Finding::new)?;
             self.restores.count += 1;
+            self.shares.forget(host);
             self.wake(host, engine, self.now);
         }
         self.plan_restore();
