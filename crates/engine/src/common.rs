@@ -31,6 +31,11 @@ counters! {
         segments_local: Segments,
             "when apps of one engine talk to each other by TCP",
             "nothing: this is traffic";
+        /// Of what was to go from one app of the engine to another, segments that had to wait for
+        /// memory.
+        segments_held_up: Segments,
+            "while the receive pool of an app is full, or its memory is in pieces that are too small",
+            "have the app read and release faster, or attach it with a larger pool";
         /// Packets to the host's own protocols that were put together from fragments.
         packets_assembled: Packets,
             "when a sender's packets are larger than the MTU of a link on the way",

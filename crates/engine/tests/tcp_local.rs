@@ -256,10 +256,12 @@ fn an_engine_is_made_again_in_the_middle() {
     assert!(peers[1].received == sent);
 }
 
-/// What comes for a connection that its app has closed is answered, and finds its way back.
+/// What comes for a connection that its app has closed is answered, and finds its way back: even
+/// where no frame has shown it, as those of the handshake do.
 #[test]
 fn who_sends_to_an_app_that_has_closed_hears_of_it_at_once() {
     let (mut world, mut peers) = connected(1, [SIZES; 2]);
+    world.restore(0, |state| state).expect("just saved");
     peers[0].send(&bytes(1000, 1));
     run(&mut world, &mut peers, |peers| peers[1].received.len() == 1000);
     peers[1].close(false);
@@ -414,7 +416,21 @@ fn those_who_wait_go_on_in_turn() {
     crowd.lost_nothing();
 }
 
-/// Messages, and what the engine throws away itself, take and give the same memory.
+/// One after the other, though the app does nothing more.
+#[test]
+fn all_go_on_that_there_is_room_for() {
+    let mut crowd = Crowd::new(4);
+    for client in 1..4 {
+        crowd.clients[client].send(&[2]);
+        crowd.turns(1);
+    }
+    crowd.read(3);
+    crowd.turns(5);
+    assert_eq!(crowd.unread(), PIECES);
+    crowd.lost_nothing();
+}
+
+/// Messages take and give the same memory.
 #[test]
 fn who_waits_goes_on_when_a_message_is_released() {
     let mut crowd = Crowd::new(1);
@@ -517,6 +533,36 @@ impl Crowd {
 
     fn remove(&mut self, channel: u32) {
         self.world.post(0, clearway_engine::Request::RemoveChannel { channel });
+    }
+}
+
+/// The reset by which one end goes is taken by an interface for a while.
+#[test]
+fn an_end_that_nobody_has_heard_of_holds_up_nobody() {
+    for (port, has_gone) in [(CLIENT_PORT, 1), (SERVER_PORT, 0)] {
+        let mut crowd = Crowd::new(1);
+        let mut guard = crowd.world.attach(0, SIZES);
+        let filter = format!("tcp dst port {port}").parse().expect("a filter");
+        let mac = crowd.world.hosts[0].mac;
+        let spec = VifSpec { receive: vec![filter], mac, priority: 9, ..VifSpec::default() };
+        crowd.world.open_vif(&guard, 9, spec).expect("nobody asks whether it may");
+        match has_gone {
+            0 => crowd.clients[0].close(true),
+            _ => crowd.server_end(true),
+        }
+        crowd.turns(10);
+        crowd.world.audit();
+        guard.poll();
+        assert!(!guard.frames.is_empty(), "it has the reset");
+        crowd.world.close_vif(&guard, 9);
+        if has_gone == 1 {
+            let Crowd { world, clients, .. } = &mut crowd;
+            world.turn_until(|_| {
+                clients[0].poll();
+                clients[0].end.is_some()
+            });
+            assert_eq!(clients[0].end, Some(Code::Reset));
+        }
     }
 }
 

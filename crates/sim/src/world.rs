@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_control::ChannelPlace;
-use clearway_engine::{Event, Request};
+use clearway_engine::{Event, Request, Snapshot};
 
 use crate::agenda::{Agenda, Happening};
 use crate::app::{App, Character, Place, Scene};
@@ -82,6 +82,8 @@ pub(crate) struct World {
     is_over: bool,
     /// Engines that are yet to say that they rest.
     unrested: usize,
+    /// What engines have counted of themselves by then, since they were started last.
+    counted: [(&'static str, u64); 2],
     /// All apps have left since then.
     left: Option<Time>,
 }
@@ -154,6 +156,7 @@ impl World {
             ending: None,
             is_over: false,
             unrested: 0,
+            counted: ["segments_local", "segments_held_up"].map(|name| (name, 0)),
             left: None,
         };
         world.populate(profile.pause_ns);
@@ -284,6 +287,7 @@ impl World {
                 checks::bounds(&snapshot)?;
                 if id == REST {
                     checks::rest(&snapshot)?;
+                    self.count(&snapshot);
                     self.unrested -= 1;
                     if self.unrested == 0 {
                         self.end_all_apps();
@@ -468,6 +472,13 @@ impl World {
         }
     }
 
+    fn count(&mut self, snapshot: &Snapshot) {
+        for (name, count) in &mut self.counted {
+            let of_engine = snapshot.counters.iter().filter(|(other, _)| other == name);
+            *count += of_engine.map(|(_, count)| count).sum::<u64>();
+        }
+    }
+
     fn summary(&self) -> Summary {
         let name = |(kind, count): (&Kind, &u64)| (kind.name(), *count);
         let more = [
@@ -487,7 +498,7 @@ impl World {
             apps: (self.ledger.counts.iter().chain(self.streams.counts.iter()))
                 .chain(self.operations.counts.iter())
                 .collect(),
-            network: self.network.counts(),
+            network: [self.network.counts(), self.counted.to_vec()].concat(),
             faults: self.begun.iter().map(name).chain(more).collect(),
             trace: self.trace.hash() ^ self.trace.events(),
         }

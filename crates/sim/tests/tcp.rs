@@ -61,6 +61,8 @@ fn streams_are_whole_and_nothing_is_left() {
         "streams_whole",
         "streams_broken",
         "streams_refused",
+        "segments_local",
+        "segments_held_up",
     ] {
         assert!(sum(&summaries, figure) > 0, "no {figure}");
     }

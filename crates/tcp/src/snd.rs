@@ -225,10 +225,13 @@ impl Send {
     }
 
     /// Where the record ends that is to be sent next, if more stands behind it.
+    #[inline]
     fn record_end(&self) -> Option<u64> {
-        if !self.has_records {
-            return None;
-        }
+        if self.has_records { self.next_record_end() } else { None }
+    }
+
+    #[cold]
+    fn next_record_end(&self) -> Option<u64> {
         let index = self.queue.partition_point(|queued| queued.end() <= self.next);
         let mut rest = (index..self.queue.len()).filter_map(|index| self.queue.get(index));
         let end = rest.find(|queued| queued.ends_record)?.end();

@@ -584,11 +584,18 @@ impl Channel {
     /// True if [`Channel::keep`] has room for so many bytes.
     #[inline]
     pub(crate) fn has_room_for(&mut self, length: u32) -> bool {
-        match self.keep(0, length) {
-            Some(buffer) => self.end.discard(buffer.id),
-            None => return false,
+        match self.line.claim() {
+            None => self.end.has_room(length),
+            Some(claim) => self.has_room_beside(claim, length),
         }
-        true
+    }
+
+    #[cold]
+    fn has_room_beside(&mut self, claim: Claim, length: u32) -> bool {
+        let Some(buffer) = self.end.allocate(length, 0) else { return false };
+        let has_room = self.end.has_room(claim.length);
+        self.end.discard(buffer.id);
+        has_room
     }
 
     /// There may be room for who waits.
@@ -668,9 +675,14 @@ impl Channel {
     #[inline]
     pub(crate) fn released(&mut self) {
         if self.is_starved || !self.held_up.is_empty() {
-            self.line.freed();
-            self.freed();
+            self.released_at_last();
         }
+    }
+
+    #[cold]
+    fn released_at_last(&mut self) {
+        self.line.freed();
+        self.freed();
     }
 
     /// The sender to this connection has a message that may have room now.

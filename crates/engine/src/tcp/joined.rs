@@ -47,9 +47,15 @@ struct Here<'a> {
     books: &'a Books,
     paths: &'a Paths,
     now: Time,
-    /// The connection, and its other end, if that is one of this engine.
-    ends: Option<[SlotId; 2]>,
-    /// It needs no frame.
+    /// Both ends of the connection, if both are of this engine.
+    pair: Option<Pair>,
+}
+
+#[derive(Clone, Copy)]
+struct Pair {
+    from: SlotId,
+    to: SlotId,
+    /// It needs no frames.
     is_joined: bool,
 }
 
@@ -57,15 +63,15 @@ impl Ways for Here<'_> {
     #[inline]
     fn most(&mut self, connection: SlotId) -> u32 {
         let peer = self.books.get(connection).and_then(|book| book.peer);
-        self.ends = peer.map(|peer| [connection, peer]);
-        self.is_joined = peer.is_some() && self.is_joined(connection);
-        if self.is_joined { JOINED_BYTES } else { SEGMENT }
+        self.pair =
+            peer.map(|to| Pair { from: connection, to, is_joined: self.is_joined(connection) });
+        if self.pair.is_some_and(|pair| pair.is_joined) { JOINED_BYTES } else { SEGMENT }
     }
 
-    #[inline]
+    #[inline(always)] // On a wire it is one comparison, and a call would be more.
     fn room(&mut self, bytes: u32, segment_bytes: u32) -> u32 {
-        match self.ends {
-            Some([from, to]) => self.room_at(from, to, bytes, segment_bytes),
+        match self.pair {
+            Some(pair) => self.room_at(pair, bytes, segment_bytes),
             None => bytes,
         }
     }
@@ -80,9 +86,9 @@ impl Here<'_> {
     }
 
     /// Room in the pool of who receives. A sender for whom there is none waits there.
-    #[inline]
-    fn room_at(&mut self, from: SlotId, to: SlotId, bytes: u32, segment_bytes: u32) -> u32 {
-        let Some(receiver) = receiver(self.books, &mut self.common.channels, to) else {
+    #[inline(never)]
+    fn room_at(&mut self, pair: Pair, bytes: u32, segment_bytes: u32) -> u32 {
+        let Some(receiver) = receiver(self.books, &mut self.common.channels, pair.to) else {
             return bytes; // it is answered with a reset
         };
         if receiver.has_room_for(bytes) {
@@ -92,7 +98,8 @@ impl Here<'_> {
         if receiver.has_room_for(least) {
             return least;
         }
-        receiver.held_up.push(from.slot, least);
+        receiver.held_up.push(pair.from.slot, least);
+        self.common.counters.segments_held_up += 1;
         0
     }
 }
@@ -117,9 +124,9 @@ impl Tcp {
         now: Time,
     ) -> (Option<Transmit>, bool) {
         let (books, paths) = (&self.books, &self.paths);
-        let mut here = Here { common, books, paths, now, ends: None, is_joined: false };
+        let mut here = Here { common, books, paths, now, pair: None };
         let transmit = self.stack.poll_transmit_by(now, &mut here);
-        (transmit, here.is_joined)
+        (transmit, here.pair.is_some_and(|pair| pair.is_joined))
     }
 
     /// An app has memory again, or nobody has a claim to it any more: one of those that were held up
