@@ -73,7 +73,7 @@ pub struct Command {
     /// How often each contender runs; the report gives medians. [default: 9; 3 with `--to`]
     #[arg(long, value_parser = whole(1..=RUNS_MAX))]
     pub runs: Option<usize>,
-    /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
+    /// Largest IP packet on the wire. [default: 33000 for memif, as daemons agree, 1500 for veth]
     #[arg(long)]
     pub mtu: Option<u16>,
     /// Measure only what the kernel does here, without Clearway.
@@ -227,6 +227,8 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
+/// What two daemons agree on over memif.
+const MTU_OF_MEMIF: u16 = 33_000;
 /// The largest message that Clearway carries.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// More in flight than this measures queues only.
@@ -283,7 +285,7 @@ impl Command {
             let tcp = self.tcp;
             contenders.insert(0, if tcp { Contender::ClearwayTcp } else { Contender::Clearway });
         }
-        let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { 9000 });
+        let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { MTU_OF_MEMIF });
         let (wire, layout, runs) = (self.wire, self.layout, self.runs.unwrap_or(RUNS));
         let exchange = if self.tcp { Exchange::Tcp } else { Exchange::Messages };
         Ok(Plan {

@@ -200,15 +200,26 @@ impl Messages {
         if self.fetches() {
             return 0;
         }
-        let is_verified = via.is_verified() || common.host.own().takes_checksums_as_right();
         let mut taken = 0;
-        while let Some(datagram) =
-            frames.get(taken).and_then(|frame| self.heads.find(frame, is_verified))
-        {
-            self.handle_datagram(common, now, &datagram, Arrival::Queue, Nic::Own);
+        while let Some(frame) = frames.get(taken) {
+            if let Some(datagram) = self.heads.find_v4(frame) {
+                self.handle_datagram(common, now, &datagram, Arrival::Queue, Nic::Own);
+            } else if !self.take_known_v6(common, now, frame, via) {
+                break;
+            }
             taken += 1;
         }
         taken
+    }
+
+    /// The same of a frame in IPv6, with a call of its own: one that takes the addresses of either
+    /// would cost those in IPv4 two hundred instructions.
+    #[inline(never)]
+    fn take_known_v6(&mut self, common: &mut Common, now: Time, frame: &[u8], via: Via) -> bool {
+        let is_verified = via.is_verified() || common.host.own().takes_checksums_as_right();
+        let Some(datagram) = self.heads.find_v6(frame, is_verified) else { return false };
+        self.handle_datagram(common, now, &datagram, Arrival::Queue, Nic::Own);
+        true
     }
 
     /// The headers of what comes next may mean something else now.

@@ -38,40 +38,45 @@ pub enum Head {
 }
 
 impl Head {
-    /// Where the payload of a datagram begins in a frame that may have such headers.
-    #[inline]
-    #[must_use]
-    pub fn payload_at(frame: &[u8]) -> Option<usize> {
-        match *frame.get(KIND_AT..)?.first_chunk()? {
-            PLAIN_V4 => Some(LENGTH_V4),
-            [a, b, version] if [a, b] == PLAIN_V6 && version >> 4 == 6 => Some(LENGTH_V6),
-            _ => None,
-        }
-    }
+    /// The length of those in IPv4, and in IPv6.
+    pub const LENGTH_V4: usize = LENGTH_V4;
+    /// See [`Head::LENGTH_V4`].
+    pub const LENGTH_V6: usize = LENGTH_V6;
 
     /// Those of a frame from which [`Interface::datagram`](crate::Interface::datagram) has taken
     /// one. `None` if there is more in them.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
-        if Self::payload_at(frame)? == LENGTH_V4 {
+        let kind = frame.get(KIND_AT..)?;
+        if kind.starts_with(&PLAIN_V4) {
             let head: &[u8; LENGTH_V4] = frame.first_chunk()?;
             let has_checksum = field(head, UDP_AT_V4 + udp::CHECKSUM_AT) != 0;
-            (!has_checksum).then(|| Self::V4(alike(head, &MASK_V4)))
-        } else {
-            let head: &[u8; LENGTH_V6] = frame.first_chunk()?;
-            let is_plain = head[NEXT_HEADER_AT] == protocol::UDP;
-            is_plain.then(|| Self::V6(alike(head, &MASK_V6)))
+            return (!has_checksum).then(|| Self::V4(alike(head, &MASK_V4)));
+        }
+        let head: &[u8; LENGTH_V6] = frame.first_chunk()?;
+        let is_plain = kind.starts_with(&PLAIN_V6) && head[NEXT_HEADER_AT] == protocol::UDP;
+        is_plain.then(|| Self::V6(alike(head, &MASK_V6)))
+    }
+
+    /// The datagram of a frame in IPv4 whose headers are these, but for lengths, identification,
+    /// ECN and IP checksum, if those are right. `None` says no more than that it has to be looked
+    /// at.
+    #[inline]
+    #[must_use]
+    pub fn datagram_v4<'a>(&self, frame: &'a [u8]) -> Option<Datagram<'a>> {
+        match self {
+            Self::V4(known) => datagram_v4(known, frame),
+            Self::V6(_) => None,
         }
     }
 
-    /// The datagram of a frame whose headers are these, but for lengths, identification, ECN and
-    /// checksums, if those are right. `is_verified`: that of UDP is known to be. `None` says no
-    /// more than that it has to be looked at.
+    /// The same in IPv6, of which the checksum of UDP has to be right, too. `is_verified`: it is
+    /// known to be.
     #[inline]
     #[must_use]
-    pub fn datagram<'a>(&self, frame: &'a [u8], is_verified: bool) -> Option<Datagram<'a>> {
+    pub fn datagram_v6<'a>(&self, frame: &'a [u8], is_verified: bool) -> Option<Datagram<'a>> {
         match self {
-            Self::V4(known) => datagram_v4(known, frame),
+            Self::V4(_) => None,
             Self::V6(known) => datagram_v6(known, frame, is_verified),
         }
     }

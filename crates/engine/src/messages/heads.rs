@@ -15,12 +15,24 @@ use crate::ip::{Datagram, Head};
 pub(super) struct Heads(Vec<Option<(FlowKey, Head)>>);
 
 impl Heads {
-    /// The data packet of a flow of this engine in a frame that looks like the one before.
+    /// The data packet of a flow of this engine in a frame in IPv4 that looks like the one before.
     #[inline]
-    pub(super) fn find<'a>(&self, frame: &'a [u8], is_verified: bool) -> Option<Datagram<'a>> {
-        let key = FlowKey::of_data(frame.get(Head::payload_at(frame)?..)?)?;
+    pub(super) fn find_v4<'a>(&self, frame: &'a [u8]) -> Option<Datagram<'a>> {
+        self.at(frame, Head::LENGTH_V4)?.datagram_v4(frame)
+    }
+
+    /// The same in IPv6. `is_verified`: its checksum is known to be right.
+    #[inline]
+    pub(super) fn find_v6<'a>(&self, frame: &'a [u8], is_verified: bool) -> Option<Datagram<'a>> {
+        self.at(frame, Head::LENGTH_V6)?.datagram_v6(frame, is_verified)
+    }
+
+    /// The headers of the flow whose packet begins at this place of a frame.
+    #[inline]
+    fn at(&self, frame: &[u8], place: usize) -> Option<&Head> {
+        let key = FlowKey::of_data(frame.get(place..)?)?;
         let (known, head) = self.0.get(key.slot())?.as_ref()?;
-        if *known == key { head.datagram(frame, is_verified) } else { None }
+        (*known == key).then_some(head)
     }
 
     /// A frame has come by the engine's own queue with a packet of messages for this engine.
