@@ -73,7 +73,7 @@ pub struct Command {
     /// How often each contender runs; the report gives medians. [default: 9; 3 with `--to`]
     #[arg(long, value_parser = whole(1..=RUNS_MAX))]
     pub runs: Option<usize>,
-    /// Largest IP packet on the wire. [default: 33000 for memif, as daemons agree, 1500 for veth]
+    /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
     #[arg(long)]
     pub mtu: Option<u16>,
     /// Measure only what the kernel does here, without Clearway.
@@ -228,7 +228,7 @@ pub struct Plan {
 }
 
 /// What two daemons agree on over memif.
-const MTU_OF_MEMIF: u16 = 33_000;
+const MTU_OF_MEMIF: u16 = 9000;
 /// The largest message that Clearway carries.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// More in flight than this measures queues only.

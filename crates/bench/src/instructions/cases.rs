@@ -25,8 +25,8 @@ const PATIENCE: usize = 1_000_000;
 const NOW: Option<Duration> = Some(Duration::ZERO);
 /// Where who connects by TCP does so from.
 const CLIENT_PORT: u16 = 4001;
-/// What two daemons agree on where their configurations do not say.
-const MTU_AGREED: u16 = 33_000;
+/// In such packets a message of 32 KB goes in one.
+const MTU_LARGE: u16 = 33_000;
 /// The method of calls, and how long they are waited for.
 const METHOD: u16 = 1;
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ pub(crate) enum Case {
     Echo32,
     /// The same with 32 KB, one at a time.
     EchoLarge,
-    /// The same in packets of the size that two daemons agree on: one each way.
+    /// The same in packets of 33,000 bytes: one each way.
     EchoLargePacket,
     /// The same by a stream, one at a time.
     Stream,
@@ -162,7 +162,7 @@ impl Case {
     }
 
     fn echo(self, window: usize, bytes: usize) -> io::Result<()> {
-        let mtu = if self == Self::EchoLargePacket { MTU_AGREED } else { MTU };
+        let mtu = if self == Self::EchoLargePacket { MTU_LARGE } else { MTU };
         let hosts = Host::pair_of(&Ticks::default(), mtu)?;
         let mut echo = Echo::open(&hosts[0], &hosts[usize::from(self != Self::Local)], bytes)?;
         if matches!(self, Self::Stream | Self::Stream32) {

@@ -164,7 +164,7 @@ impl Config {
     }
 
     /// The same for frames of up to so many bytes: each in one buffer, or, if it is larger than
-    /// [`BUFFER_BYTES_WHOLE`], in several that are side by side. With so many queue pairs that this
+    /// 9,024 bytes, in several that are side by side. With so many queue pairs that this
     /// were more memory than a link may have, buffers stay as they are, and frames are copied once
     /// more, the small ones, too.
     #[must_use]

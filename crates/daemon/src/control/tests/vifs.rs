@@ -40,7 +40,7 @@ fn interface_opens_as_it_was_granted_and_closes() {
     assert_eq!(opened.receive.len(), 1);
     assert!(opened.receive[0].contains("dst host 10.9.0.1"), "{opened:?}");
     assert!(opened.transmit[0].contains(&format!("ether src {}", opened.mac)), "{opened:?}");
-    assert_eq!((opened.mtu, vifs(&host.status())), (9000, 1));
+    assert_eq!((opened.mtu, vifs(&host.status())), (1500, 1)); // nobody is there yet
     let close = Request::CloseVif(CloseVif { vif: opened.vif });
     assert_eq!(app.ask(&close), Reply::VifClosed(Empty {}));
     assert_eq!(app.refusal(&close).0, Code::Invalid);
