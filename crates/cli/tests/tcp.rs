@@ -460,16 +460,64 @@ fn c_program(name: &str, source: &str) -> Option<program::Program> {
     program::compile("cc", name, arguments.chain(link.iter().map(|word| word.as_os_str())))
 }
 
-#[test]
-fn a_c_program_serves_the_kernel() {
-    let Some(world) = World::start("driver = \"auto\"") else { return };
-    let Some(program) = c_program("tcp-serve", "crates/capi/tests/tcp.c") else { return };
+/// An echo in C at the daemon, until somebody says "quit".
+fn c_server(world: &World, program: &program::Program) -> Server {
     let mut command = program.command();
     command.arg(&world.daemon().socket).args(["serve", &PORT.to_string()]);
     let mut server = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
     assert_eq!(line, "listening\n");
+    Server(server)
+}
+
+/// Both are at one engine, and nothing is a frame. The app reads nothing until nobody can send any
+/// more.
+#[test]
+fn a_c_program_serves_an_app_of_its_daemon() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(program) = c_program("tcp-serve-local", "crates/capi/tests/tcp.c") else { return };
+    let mut server = c_server(&world, &program);
+    let tcp = world.tcp();
+    let connect = || {
+        let stream = tcp.connect(SocketAddr::from((IPV4[1], PORT)), Some(PATIENCE));
+        stream.expect("connected")
+    };
+    let mut app = connect();
+    app.set_timeout(Some(Duration::from_millis(300)));
+    let (sent, mut count) = (bytes(BULK_BYTES, 6), 0);
+    while let Ok(more) = app.write(&sent[count..]) {
+        count += more;
+    }
+    assert!(count > 1 << 20 && count < sent.len(), "{count}");
+    let output = support::clearway(&["flows"], world.daemon());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.matches("tcp-local").count(), 2, "{text}");
+
+    app.set_timeout(Some(PATIENCE));
+    let (mut received, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    while received.len() < sent.len() {
+        let has_read = app.read(&mut part).expect("read");
+        received.extend_from_slice(&part[..has_read]);
+        app.set_timeout(Some(Duration::ZERO));
+        if count < sent.len() {
+            count += app.write(&sent[count..]).unwrap_or(0);
+        }
+        app.set_timeout(Some(PATIENCE));
+    }
+    app.shutdown(Shutdown::Write).expect("its half");
+    assert_eq!(app.read(&mut part).expect("the end"), 0);
+    assert!(received == sent);
+    let mut last = connect();
+    last.write_all(b"quit").expect("written");
+    assert!(server.0.wait().expect("its end").success());
+}
+
+#[test]
+fn a_c_program_serves_the_kernel() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(program) = c_program("tcp-serve", "crates/capi/tests/tcp.c") else { return };
+    let mut server = c_server(&world, &program);
     let connect = || world.connect((IPV4[1], PORT).into()).expect("connected");
     let sent = bytes(BULK_BYTES / 4, 5);
     let (first, second) = (connect(), connect());
@@ -485,7 +533,7 @@ fn a_c_program_serves_the_kernel() {
     let mut answer = String::new();
     last.read_to_string(&mut answer).expect("read");
     assert_eq!(answer, "quit");
-    assert!(server.wait().expect("its end").success());
+    assert!(server.0.wait().expect("its end").success());
 }
 
 #[test]

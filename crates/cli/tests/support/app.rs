@@ -1,6 +1,7 @@
 //! Apps in processes of their own, to be killed and stopped: this test program, started again.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -65,6 +66,7 @@ pub(crate) fn play() {
     match role.as_str() {
         "parting" => return part(channel, port),
         "tcp" => return accept(channel, port),
+        "tcp-endless" => return send_without_end(channel, port),
         _ => {}
     }
     channel.listen(port).expect("listening");
@@ -106,6 +108,17 @@ fn accept(channel: Channel, port: u16) {
     while let Ok((stream, _)) = listener.accept() {
         accepted.push(stream);
     }
+}
+
+/// Sends by TCP to the server's host, until killed.
+fn send_without_end(channel: Channel, port: u16) {
+    let tcp = Tcp::new(channel);
+    let to = SocketAddr::from(([10, 8, 0, 2], port));
+    let mut stream = tcp.connect(to, Some(super::PATIENCE)).expect("connected");
+    stream.write_all(&[7; 1000]).expect("written");
+    println!("ready");
+    std::io::stdout().flush().expect("said");
+    while stream.write_all(&[7; 1000]).is_ok() {}
 }
 
 /// Sends everything back, to whomever, until killed or until the daemon goes.
