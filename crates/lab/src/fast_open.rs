@@ -43,8 +43,8 @@ impl FastOpen {
     /// The key, whose words are little-endian ones.
     pub(crate) fn keys(&self) -> FastOpenKeys {
         let mut current = [0; 16];
-        for (place, word) in current.chunks_exact_mut(4).zip(self.key) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (place, word) in current.as_chunks_mut().0.iter_mut().zip(self.key) {
+            *place = word.to_le_bytes();
         }
         FastOpenKeys { current, previous: None }
     }

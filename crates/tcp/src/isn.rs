@@ -52,8 +52,8 @@ impl Secret {
     pub(crate) fn fast_open_keys(&self) -> FastOpenKeys {
         let halves = [0_u8, 1].map(|half| self.hash(Use::FastOpen, &half));
         let mut current = [0; 16];
-        for (place, half) in current.chunks_exact_mut(8).zip(halves) {
-            place.copy_from_slice(&half.to_le_bytes());
+        for (place, half) in current.as_chunks_mut().0.iter_mut().zip(halves) {
+            *place = half.to_le_bytes();
         }
         FastOpenKeys { current, previous: None }
     }

@@ -353,8 +353,8 @@ impl ReleaseList {
     /// Stores the ids, and says how many there are.
     #[inline]
     pub(super) fn store(&self, entry: &Entry) -> u8 {
-        for (word, ids) in entry[1..].iter().zip(self.ids.chunks_exact(2)) {
-            word.store(pair(ids[0], ids[1]), Relaxed);
+        for (word, &[low, high]) in entry[1..].iter().zip(self.ids.as_chunks().0) {
+            word.store(pair(low, high), Relaxed);
         }
         self.count
     }
@@ -366,8 +366,8 @@ impl ReleaseList {
         }
         let mut list = Self { count, ..Self::default() };
         let words = usize::from(count).div_ceil(2);
-        for (word, ids) in entry[1..=words].iter().zip(list.ids.chunks_exact_mut(2)) {
-            (ids[0], ids[1]) = split(word.load(Relaxed));
+        for (word, [low, high]) in entry[1..=words].iter().zip(list.ids.as_chunks_mut().0) {
+            (*low, *high) = split(word.load(Relaxed));
         }
         Ok(list)
     }

@@ -57,7 +57,7 @@ impl Host {
         let people = crate::policy::People { anybody: true, ..Default::default() };
         let policy = Policy {
             anybody: true,
-            ports: vec![PortRule { people, allow: vec![1024..=u16::MAX] }],
+            ports: vec![PortRule { people, allow: std::iter::once(1024..=u16::MAX).collect() }],
             limits: Limits { ports_per_user: 4, ..Limits::default() },
             ..Policy::default()
         };

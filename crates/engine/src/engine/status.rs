@@ -237,7 +237,7 @@ impl<X> Core<X> {
     }
 
     fn flow(&self, info: &FlowInfo) -> FlowSnapshot {
-        let channel = Some(info.owner.channel).filter(|_| info.has_app);
+        let channel = info.has_app.then_some(info.owner.channel);
         let served = channel.and_then(|channel| self.common.channels.peek(channel));
         let peer = served.and_then(|channel| channel.peer(info.owner.connection));
         FlowSnapshot {

@@ -115,7 +115,7 @@ impl Receiver {
         let wanted = self.wanted;
         let mut pieces = [const { MaybeUninit::uninit() }; MESSAGES];
         let mut batch = Batch::<MESSAGES>::new();
-        let buffers = self.memory.chunks_exact_mut(BUFFER_BYTES);
+        let buffers = self.memory.as_chunks_mut::<BUFFER_BYTES>().0;
         let places = self.names.iter_mut().zip(&mut self.controls).zip(buffers);
         for (piece, ((name, control), buffer)) in pieces.iter_mut().zip(places).take(wanted) {
             let buffer = &mut buffer[HEADROOM..];

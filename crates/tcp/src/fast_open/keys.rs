@@ -79,8 +79,8 @@ mod tests {
     fn cookies_are_those_of_linux_and_freebsd() {
         let words = [0xa0bf_63f7_u32, 0xed80_3d81, 0xcd64_1d30, 0xcebc_4a90];
         let mut current = [0; 16];
-        for (place, word) in current.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (place, word) in current.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
         }
         let keys = FastOpenKeys { current, previous: None };
         for (remote, local, cookie) in [

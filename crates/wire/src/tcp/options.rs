@@ -275,7 +275,7 @@ impl Options {
             TIMESTAMPS => self.timestamps = Some(Timestamps::at(option, 2)),
             (SACK, length) if length % BLOCK_LENGTH == 2 => {
                 let mut blocks = SackBlocks::NONE;
-                for block in option[2..].chunks_exact(BLOCK_LENGTH) {
+                for block in option[2..].as_chunks::<BLOCK_LENGTH>().0 {
                     blocks.push(u32_at(block, 0), u32_at(block, 4));
                 }
                 self.extra = Extra::Sack(blocks);
