@@ -150,7 +150,7 @@ pub unsafe extern "C" fn clearway_vif_close(channel: *mut clearway_channel, vif:
     })
 }
 
-/// Sends a frame of `length` bytes (14 to 10240), from its Ethernet header on, without frame check
+/// Sends a frame of `length` bytes (14 to 65535), from its Ethernet header on, without frame check
 /// sequence. Waits up to `timeout_ns` while there is no room. Frames leave together: when
 /// CLEARWAY_FRAMES_MAX have been gathered or 8 KiB are full, at clearway_vif_flush, or when a call
 /// waits. Frames that the interface may not send are dropped and counted: see clearway_vif_sent.

@@ -101,8 +101,8 @@ agreed! {
     pub const MESSAGE_BYTES_MAX: u32 = 8 << 20;
     /// The shortest frame, in bytes: an Ethernet header.
     pub const FRAME_BYTES_MIN: u32 = 14;
-    /// The largest frame, in bytes: a jumbo frame of 9216 bytes and room for tags.
-    pub const FRAME_BYTES_MAX: u32 = 10 * 1024;
+    /// The largest frame, in bytes: what its header in a burst can say.
+    pub const FRAME_BYTES_MAX: u32 = u16::MAX as u32;
     /// The most frames in one burst.
     pub const BURST_FRAMES_MAX: u16 = 32;
     /// Bytes of the header of each frame of a burst: length (16 bits), flags (16), information

@@ -1,15 +1,15 @@
 //! Frames on their way into apps: gathered into bursts, one per VIF and turn as a rule, so that one
 //! entry of the ring and one buffer serve many.
 
-use clearway_channel::BurstBuffer;
+use clearway_channel::{BurstBuffer, FRAME_BYTES_MAX};
 use clearway_channel::burst::{FrameInfo, is_frame_length, packed_bytes};
 
 use crate::channels::Channel;
 
 /// The owner tag of buffers with frames: no connection has it.
 const FRAMES_TAG: u32 = u32::MAX;
-/// The largest burst, in bytes.
-const BURST_BYTES_MAX: u32 = 64 << 10;
+/// The largest burst, in bytes: of the largest frame, or of many.
+const BURST_BYTES_MAX: u32 = packed_bytes(FRAME_BYTES_MAX);
 
 /// The burst that is being gathered for one VIF or capture.
 #[derive(Debug, Default)]

@@ -115,11 +115,11 @@ fn each_lie_about_a_frame_has_its_name() {
         walk(&bytes, 2).unwrap_err()
     };
     assert_eq!(changed(0, 13), Violation::FrameLength(13));
-    assert_eq!(changed(1, 0xff), Violation::FrameLength(0xff3c));
     assert_eq!(changed(2, 1), Violation::FrameHeader);
     assert_eq!(changed(4, 1), Violation::FrameHeader);
     assert_eq!(changed(15, 1), Violation::FrameHeader);
-    assert_eq!(changed(80, 65), Violation::BurstLength, "the second frame ends behind the burst");
+    assert_eq!(changed(1, 0xff), Violation::BurstLength, "the first frame ends behind the burst");
+    assert_eq!(changed(80, 65), Violation::BurstLength, "the second frame does");
     assert_eq!(changed(80, 56), Violation::BurstLength, "and here before its end");
     let mut only_header = bytes[..16].to_vec();
     assert_eq!(walk(&only_header, 1), Err(Violation::BurstLength), "there are no bytes of it");

@@ -11,11 +11,10 @@ use super::{Follower, KernelSide, MTU_BYTES_DEFAULT, OpenNic, default_mac};
 use crate::config::{Memif, MemifRole, Nic};
 use crate::opener::Means;
 
-/// The largest IP packet that is taken where the configuration does not say. As large packets are
-/// sent to a peer that says that it takes them. Virtual interfaces and captures have frames of up to
-/// `clearway_channel::FRAME_BYTES_MAX`, so more is for those who ask for it. A peer that says
+/// The largest IP packet that is taken where the configuration does not say: a message of 32 KB is
+/// in one. As large packets are sent to a peer that says that it takes them. A peer that says
 /// nothing may be a switch or a router of usual packets, and is sent those ([`MTU_BYTES_DEFAULT`]).
-const MTU_BYTES_MAX: u16 = 9000;
+const MTU_BYTES_MAX: u16 = 33_000;
 
 pub(super) fn open(nic: &Nic, link: &Memif, means: &Means) -> Result<OpenNic, Error> {
     let mtu_max = nic.mtu_bytes.unwrap_or(MTU_BYTES_MAX);

@@ -5,11 +5,10 @@ use clearway_channel::burst::{SentBurst, SentFrame, packed_bytes};
 use clearway_channel::{BURST_FRAMES_MAX, DaemonEnd, FRAME_BYTES_MAX, Violation};
 use clearway_wire::digest::Digest;
 
-/// As many frames as a burst may have, of the size that Ethernet has mostly. Of larger ones fewer
-/// are staged at a time.
-const BYTES: usize = BURST_FRAMES_MAX as usize * 2048;
+/// One frame of any length fits, and a burst of those that Ethernet mostly has.
+const BYTES: usize = packed_bytes(FRAME_BYTES_MAX) as usize;
 
-const _: () = assert!(BYTES >= packed_bytes(FRAME_BYTES_MAX) as usize, "one frame always fits");
+const _: () = assert!(BYTES >= BURST_FRAMES_MAX as usize * packed_bytes(1518) as usize);
 
 /// Frames of one burst, and their digests.
 #[derive(Debug, Default)]
