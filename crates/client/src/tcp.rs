@@ -237,6 +237,25 @@ impl Connection {
         }
     }
 
+    /// Has what was sent and is finished freed, while fewer are than `sent`. Returns how many.
+    fn finish_sends(&mut self, sent: u32, mut free: impl FnMut(Extent)) -> u32 {
+        let mut finished = 0;
+        while self.sent != sent
+            && let Some(extent) = self.outstanding.pop_front()
+        {
+            self.sent = self.sent.wrapping_add(1);
+            self.unacknowledged -= u64::from(extent.length());
+            free(extent);
+            finished += 1;
+        }
+        finished
+    }
+
+    /// Something has happened to it: true if nobody knew that yet.
+    fn mark_changed(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_changed, true)
+    }
+
     /// It has not sent more than it may.
     fn takes_bytes(&self) -> bool {
         self.unacknowledged < self.send_buffer
@@ -270,12 +289,15 @@ impl Sockets {
     }
 
     fn note_change(&mut self, id: TcpId) {
-        let Self { connections, changed, .. } = self;
-        if let Some(connection) = connections.get_mut(&id.0)
-            && !std::mem::replace(&mut connection.is_changed, true)
-        {
-            changed.push_back(id);
+        if self.find(id).is_some_and(Connection::mark_changed) {
+            self.told_of_change(id);
         }
+    }
+
+    /// Something has happened to a connection that is not among those yet.
+    fn told_of_change(&mut self, id: TcpId) {
+        let Self { connections, changed, .. } = self;
+        changed.push_back(id);
         // Nobody may ever ask, and connections come and go.
         if changed.len() > 2 * connections.len() + CHANGED_SPARE {
             changed.retain(|id| connections.contains_key(&id.0));
@@ -422,14 +444,19 @@ impl Channel {
 
     /// Takes bytes of a connection.
     pub(crate) fn tcp_received(&mut self, received: ReceivedBytes) {
-        let ReceivedBytes { connection, sent, bytes } = received;
-        let id = TcpId(connection);
-        self.tcp_finish_sends(id, sent);
-        match self.tcp.find_open(id) {
-            Some(connection) => connection.received.push_back(bytes),
-            None => self.end.release(bytes),
+        let ReceivedBytes { connection: id, sent, bytes } = received;
+        let Some(connection) = self.tcp.connections.get_mut(&id) else {
+            return self.end.release(bytes);
+        };
+        let finished = connection.finish_sends(sent, |extent| self.end.free(extent));
+        match connection.is_closing {
+            false => connection.received.push_back(bytes),
+            true => self.end.release(bytes),
         }
-        self.tcp.note_change(id);
+        if connection.mark_changed() {
+            self.tcp.told_of_change(TcpId(id));
+        }
+        self.sends_are_over(finished);
     }
 
     /// Takes what else is told of TCP.
@@ -446,10 +473,7 @@ impl Channel {
             Completion::TcpConnectFailed { token, code } => {
                 self.tcp_failed(Token::from_u64(token), code);
             }
-            Completion::TcpSent { connection, sent } => {
-                self.tcp_finish_sends(TcpId(connection), sent);
-                self.tcp.note_change(TcpId(connection));
-            }
+            Completion::TcpSent { connection, sent } => self.tcp_sent(TcpId(connection), sent),
             Completion::TcpFinished { connection } => {
                 if let Some(connection) = self.tcp.find(TcpId(connection)) {
                     connection.is_finished = true;
@@ -477,19 +501,12 @@ impl Channel {
         self.tcp.note_change(id);
     }
 
-    /// Frees what was sent and is finished.
-    fn tcp_finish_sends(&mut self, id: TcpId, sent: u32) {
-        let Some(connection) = self.tcp.connections.get_mut(&id.0) else { return };
-        let mut finished = 0;
-        while connection.sent != sent
-            && let Some(extent) = connection.outstanding.pop_front()
-        {
-            connection.sent = connection.sent.wrapping_add(1);
-            connection.unacknowledged -= u64::from(extent.length());
-            self.end.free(extent);
-            finished += 1;
-        }
+    /// So many sends are finished.
+    fn tcp_sent(&mut self, id: TcpId, sent: u32) {
+        let Some(connection) = self.tcp.find(id) else { return };
+        let finished = connection.finish_sends(sent, |extent| self.end.free(extent));
         self.sends_are_over(finished);
+        self.tcp.note_change(id);
     }
 }
 

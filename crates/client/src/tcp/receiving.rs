@@ -44,10 +44,10 @@ impl Channel {
             return Ok(0);
         }
         self.wait_for(timeout, Awaited::Bytes, |channel| {
-            if channel.tcp_has_bytes(id)? {
-                return channel.tcp_copy(id, buffer).map(Some);
+            match channel.tcp_take(|channel| channel.tcp_copy(id, buffer))? {
+                None => channel.tcp_nothing(id, 0),
+                copied => Ok(copied),
             }
-            channel.tcp_nothing(id, 0)
         })
     }
 
@@ -58,14 +58,10 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<Option<TcpBytes>, Error> {
         self.wait_for(timeout, Awaited::Bytes, |channel| {
-            if !channel.tcp_has_bytes(id)? {
-                return channel.tcp_nothing(id, None);
+            match channel.tcp_take(|channel| channel.tcp_in_place(id))? {
+                None => channel.tcp_nothing(id, None),
+                bytes => Ok(Some(bytes)),
             }
-            let connection = channel.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
-            let Some(granted) = connection.received.pop_front() else { return Ok(None) };
-            let first = std::mem::take(&mut connection.read_bytes) as usize;
-            let buffer = channel.end.receive_buffer(granted);
-            Ok(Some(Some(TcpBytes { buffer, first })))
         })
     }
 
@@ -75,22 +71,22 @@ impl Channel {
         self.end.release_buffer(bytes.buffer);
     }
 
-    /// True if bytes of a connection have come. What waits in the ring is only looked at if none
-    /// are known.
-    fn tcp_has_bytes(&mut self, id: TcpId) -> Result<bool, Error> {
+    /// What `take` gives of a connection. What waits in the ring is only looked at if it gives
+    /// nothing.
+    fn tcp_take<T>(
+        &mut self,
+        mut take: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
         loop {
-            let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
-            if !connection.received.is_empty() {
-                return Ok(true);
-            }
-            if !self.take_ring()? {
-                return Ok(false);
+            let taken = take(self)?;
+            if taken.is_some() || !self.take_ring()? {
+                return Ok(taken);
             }
         }
     }
 
-    /// Copies what has come, and releases it.
-    fn tcp_copy(&mut self, id: TcpId, buffer: &mut [u8]) -> Result<usize, Error> {
+    /// Copies what has come, and releases it; `None` if nothing has.
+    fn tcp_copy(&mut self, id: TcpId, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
         let mut copied = 0;
         while copied < buffer.len()
@@ -109,7 +105,15 @@ impl Channel {
                 self.end.release(granted);
             }
         }
-        Ok(copied)
+        Ok((copied > 0).then_some(copied))
+    }
+
+    /// The first of what has come, where it is; `None` if nothing has.
+    fn tcp_in_place(&mut self, id: TcpId) -> Result<Option<TcpBytes>, Error> {
+        let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+        let Some(granted) = connection.received.pop_front() else { return Ok(None) };
+        let first = std::mem::take(&mut connection.read_bytes) as usize;
+        Ok(Some(TcpBytes { buffer: self.end.receive_buffer(granted), first }))
     }
 
     /// Nothing has come: will there be more? `finished` if the peer has closed its half.

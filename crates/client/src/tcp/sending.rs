@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clearway_channel::{Command, Extent};
 
-use super::{TcpId, ended};
+use super::{Connection, TcpId, ended, is_not_open};
 use crate::{Awaited, Channel, Code, Error, SendBuffer};
 
 /// The most bytes that are copied into one piece: more would have to wait for one as large to be
@@ -40,7 +40,7 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<usize, Error> {
         if bytes.is_empty() {
-            return self.tcp_check_sending(id).map(|()| 0);
+            return self.tcp_sending(id).map(|_| 0);
         }
         let piece_max = COPIED_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes as usize / 8);
         let piece = &bytes[..bytes.len().min(piece_max)];
@@ -51,14 +51,14 @@ impl Channel {
             }
             let extent = channel.with_room(|channel| channel.tcp_allocate(piece.len() as u32))?;
             let Some(extent) = extent else { return Ok(None) };
-            // It may have ended while room was made.
-            if let Err(error) = channel.tcp_check_sending(id) {
-                channel.end.free(extent);
-                return Err(error);
-            }
             channel.end.transmit_bytes(&extent).copy_from_slice(piece);
-            channel.tcp_put(id, extent, piece.len() as u32, has_more);
-            Ok(Some(piece.len()))
+            match channel.tcp_put(id, extent, piece.len() as u32, has_more) {
+                Ok(()) => Ok(Some(piece.len())),
+                Err((extent, error)) => {
+                    channel.end.free(extent);
+                    Err(error)
+                }
+            }
         })
     }
 
@@ -76,17 +76,20 @@ impl Channel {
             if !channel.tcp_may_send(id)? {
                 return Ok(None);
             }
-            let room = channel.with_room(|channel| channel.may_send().then_some(()))?;
-            channel.tcp_check_sending(id).map(|()| room)
+            channel.with_room(|channel| channel.may_send().then_some(()))
         });
         if let Err(error) = room {
             return Err((buffer, error));
         }
-        if !buffer.is_empty() {
-            let (extent, length) = buffer.into_extent();
-            self.tcp_put(id, extent, length, has_more);
+        if buffer.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let (extent, length) = buffer.into_extent();
+        self.tcp_put(id, extent, length, has_more).map_err(|(extent, error)| {
+            let mut buffer = SendBuffer::new(self.end.into_buffer(extent));
+            buffer.truncate(length as usize);
+            (buffer, error)
+        })
     }
 
     /// Bytes of a connection that were sent and that the peer has not acknowledged, in how many
@@ -117,38 +120,48 @@ impl Channel {
     /// Whether a connection that is open has sent less than it may, after what the daemon has to
     /// say of that.
     fn tcp_may_send(&mut self, id: TcpId) -> Result<bool, Error> {
-        self.tcp_check_sending(id)?;
-        if self.tcp_takes_bytes(id) {
+        if self.tcp_sending(id)?.takes_bytes() {
             return Ok(true);
         }
         self.gather()?;
-        self.tcp_check_sending(id)?;
-        Ok(self.tcp_takes_bytes(id))
-    }
-
-    fn tcp_takes_bytes(&mut self, id: TcpId) -> bool {
-        self.tcp.find_open(id).is_some_and(|connection| connection.takes_bytes())
+        Ok(self.tcp_sending(id)?.takes_bytes())
     }
 
     fn tcp_allocate(&mut self, length: u32) -> Option<Extent> {
         if self.may_send() { self.end.allocate(length) } else { None }
     }
 
-    /// There is room, and the connection is open.
-    fn tcp_put(&mut self, id: TcpId, extent: Extent, length: u32, has_more: bool) {
-        let Some(connection) = self.tcp.find_open(id) else { return self.end.free(extent) };
+    /// There is room. The connection may have ended while that was made: then the extent comes
+    /// back.
+    fn tcp_put(
+        &mut self,
+        id: TcpId,
+        extent: Extent,
+        length: u32,
+        has_more: bool,
+    ) -> Result<(), (Extent, Error)> {
+        let connection = match self.tcp_sending(id) {
+            Ok(connection) => connection,
+            Err(error) => return Err((extent, error)),
+        };
         let offset = extent.offset();
         connection.unacknowledged += u64::from(extent.length());
         connection.outstanding.push_back(extent);
         self.sends_outstanding += 1;
         self.submit(&Command::TcpSend { connection: id.0, offset, length, has_more });
+        Ok(())
     }
 
-    fn tcp_check_sending(&mut self, id: TcpId) -> Result<(), Error> {
-        self.tcp_check(id)?;
-        match self.tcp.find_open(id) {
-            Some(connection) if connection.is_shut => Err(ended(id, Code::Closed)),
-            _ => Ok(()),
+    /// A connection on which bytes can be sent.
+    fn tcp_sending(&mut self, id: TcpId) -> Result<&mut Connection, Error> {
+        if self.gone.is_some() {
+            return Err(self.gone_error());
+        }
+        let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+        match connection.end {
+            Some(code) => Err(ended(id, code)),
+            None if connection.is_shut => Err(ended(id, Code::Closed)),
+            None => Ok(connection),
         }
     }
 }
