@@ -1,8 +1,8 @@
 //! Frames on their way into apps: gathered into bursts, one per VIF and turn as a rule, so that one
 //! entry of the ring and one buffer serve many.
 
-use clearway_channel::{BurstBuffer, FRAME_BYTES_MAX};
 use clearway_channel::burst::{FrameInfo, is_frame_length, packed_bytes};
+use clearway_channel::{BurstBuffer, FRAME_BYTES_MAX};
 
 use crate::channels::Channel;
 

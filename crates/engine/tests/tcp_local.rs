@@ -417,6 +417,46 @@ fn those_who_wait_go_on_in_turn() {
 }
 
 /// One after the other, though the app does nothing more.
+/// Others want less, and without end.
+#[test]
+fn who_wants_more_than_others_gets_it_in_parts() {
+    let mut crowd = Crowd::new(2);
+    let sent = bytes(200, 3);
+    crowd.clients[1].send(&sent);
+    crowd.turns(1);
+    let mut received = Vec::new();
+    for pieces in 1.. {
+        crowd.clients[0].send(&[FILLING]);
+        let piece = crowd.next();
+        if !piece.iter().all(|byte| *byte == FILLING) {
+            received.extend_from_slice(&piece);
+        }
+        if received.len() >= 128 {
+            assert!((2..20).contains(&pieces), "{pieces} pieces");
+            break;
+        }
+        assert!(pieces < 100, "{} bytes", received.len());
+    }
+    assert!(sent.starts_with(&received));
+    crowd.lost_nothing();
+}
+
+#[test]
+fn who_waits_behind_many_is_looked_at() {
+    let mut crowd = Crowd::new(40);
+    for client in 1..40 {
+        let bytes = if client == 39 { &[2][..] } else { &[1; 500] };
+        crowd.clients[client].send(bytes);
+        crowd.turns(1);
+    }
+    assert_eq!(crowd.next(), [FILLING]);
+    crowd.read(1);
+    crowd.turns(5);
+    let told = crowd.server.app.bytes.back().expect("the pool is full");
+    assert_eq!(crowd.server.app.end.receive_bytes(&told.bytes), [2]);
+    crowd.lost_nothing();
+}
+
 #[test]
 fn all_go_on_that_there_is_room_for() {
     let mut crowd = Crowd::new(4);

@@ -14,7 +14,8 @@ pub trait Ways {
     fn most(&mut self, connection: SlotId) -> u32;
 
     /// For how many of the next `bytes` there is room, of the connection that [`Ways::most`] was
-    /// asked about last: all, `segment_bytes` if that is less, or 0. What is granted leaves.
+    /// asked about last: all; or `segment_bytes` if that is less; or still less, which is better
+    /// than to wait for ever; or 0. What is granted leaves.
     #[inline]
     fn room(&mut self, bytes: u32, segment_bytes: u32) -> u32 {
         let _ = segment_bytes;

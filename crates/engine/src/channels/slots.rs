@@ -65,6 +65,21 @@ impl<T: Copy> SlotQueue<T> {
         self.count += 1;
     }
 
+    /// Changes what is remembered of who came first.
+    pub(crate) fn change_first(&mut self, change: impl FnOnce(T) -> T) {
+        if let Some(first) = self.node_mut(self.first) {
+            first.content = change(first.content);
+        }
+    }
+
+    /// Who came first is the last from now on.
+    pub(crate) fn rotate(&mut self) {
+        if let Some((slot, content)) = self.first() {
+            self.remove(slot);
+            self.push(slot, content);
+        }
+    }
+
     /// Takes it out, wherever it stands. False if it was not there.
     pub(crate) fn remove(&mut self, slot: u32) -> bool {
         let Some(node) = self.nodes.get_mut(slot as usize).and_then(Option::take) else {
@@ -125,6 +140,12 @@ mod tests {
                 } else {
                     let gone = place.and_then(|place| oracle.remove(place));
                     assert_eq!(queue.remove(slot), gone.is_some(), "seed {seed}");
+                }
+                if random.chance(1, 4) {
+                    queue.rotate();
+                    oracle.rotate_left(1.min(oracle.len()));
+                    queue.change_first(|content| content + 1000);
+                    oracle.front_mut().into_iter().for_each(|(_, content)| *content += 1000);
                 }
                 assert_eq!(queue.first(), oracle.front().copied(), "seed {seed}");
                 assert_eq!(queue.count(), oracle.len(), "seed {seed}");

@@ -35,6 +35,8 @@ pub(super) struct Book {
     pub(super) is_closing: bool,
     /// The connection of this engine that is its other end, if one is.
     pub(super) peer: Option<SlotId>,
+    /// Bytes that the other end's app has room for, if it was held up; 0 if nobody has looked.
+    pub(super) offered: u32,
 }
 
 /// Where the book of a connection is among those of its channel: the number of its port, and its
@@ -77,6 +79,7 @@ impl Books {
             is_finished: false,
             is_closing: false,
             peer: None,
+            offered: 0,
         });
     }
 

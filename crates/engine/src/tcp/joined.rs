@@ -18,6 +18,12 @@
 //!    ▲                                                        │ the app releases something
 //!    └── ask_again ──────────── Tcp::let_go_on ◀── has_freed ─┘
 //! ```
+//!
+//! Who waits has been refused a segment, and others that want less could take all that becomes
+//! free. So each time that one is passed over it is content with half as much, down to what the
+//! smallest piece has: bytes of a stream can be cut anywhere.
+
+use std::ops::RangeInclusive;
 
 use clearway_base::{SlotId, Time};
 use clearway_tcp::{Arrival, Stack, Transmit, Ways};
@@ -37,14 +43,18 @@ use crate::switch::{FrameOwner, Reach};
 /// What a joined connection sends at once, at most: a piece of the receiver's pool.
 const JOINED_BYTES: u32 = 32 << 10;
 
-/// Senders that are held up which are looked at in a turn, of each receiver. Those behind them are
-/// looked at when something has become free again.
-const LOOKS: usize = 64;
+/// Senders that are held up which are looked at in a turn, of each receiver. Those behind them have
+/// the next turn.
+const LOOKS: usize = 16;
+
+/// Pieces of a pool have powers of two: what a segment may take is 64 KiB, and what a sender that is
+/// held up is content with in the end, 64 bytes.
+const PIECE_BYTES_LOG2: RangeInclusive<u32> = 6..=16;
 
 /// Where the segment of the connection at hand goes.
 struct Here<'a> {
     common: &'a mut Common,
-    books: &'a Books,
+    books: &'a mut Books,
     paths: &'a Paths,
     now: Time,
     /// Both ends of the connection, if both are of this engine.
@@ -91,12 +101,17 @@ impl Here<'_> {
         let Some(receiver) = receiver(self.books, &mut self.common.channels, pair.to) else {
             return bytes; // it is answered with a reset
         };
-        if receiver.has_room_for(bytes) {
-            return bytes;
-        }
         let least = segment_bytes.min(bytes);
-        if receiver.has_room_for(least) {
-            return least;
+        let book = self.books.get_mut(pair.from);
+        let offered = book.map_or(0, |book| core::mem::take(&mut book.offered));
+        let most = [bytes, least, offered.min(least)].into_iter();
+        if let Some(granted) =
+            most.filter(|&most| most > 0).find(|&most| receiver.has_room_for(most))
+        {
+            if offered == 0 {
+                pass_over(receiver);
+            }
+            return granted;
         }
         receiver.held_up.push(pair.from.slot, least);
         self.common.counters.segments_held_up += 1;
@@ -123,31 +138,46 @@ impl Tcp {
         common: &mut Common,
         now: Time,
     ) -> (Option<Transmit>, bool) {
-        let (books, paths) = (&self.books, &self.paths);
+        let (books, paths) = (&mut self.books, &self.paths);
         let mut here = Here { common, books, paths, now, pair: None };
         let transmit = self.stack.poll_transmit_by(now, &mut here);
         (transmit, here.pair.is_some_and(|pair| pair.is_joined))
     }
 
     /// An app has memory again, or nobody has a claim to it any more: one of those that were held up
-    /// goes on that there is room for, and the next in the next turn. Returns how many went on.
+    /// goes on that there is room for, and the next in the next turn. Returns how many went on, or 1
+    /// if there are others to be looked at.
     #[cold]
     pub(crate) fn let_go_on(&mut self, channels: &mut Channels, receiver: u32) -> usize {
         let Some(receiver) = channels.channel(receiver) else { return 0 };
-        for _ in 0..receiver.held_up.count().min(LOOKS) {
-            let Some((place, bytes)) = receiver.held_up.first() else { break };
-            receiver.held_up.remove(place);
-            if receiver.has_room_for(bytes) {
-                receiver.freed();
-                self.books
-                    .at(place as usize)
-                    .into_iter()
-                    .for_each(|it| self.stack.ask_again(it.key));
-                return 1;
-            }
-            receiver.held_up.push(place, bytes);
+        let count = receiver.held_up.count();
+        let Some(room) = largest_piece(receiver).filter(|_| count > 0) else { return 0 };
+        let fits = |(_, bytes): (u32, u32)| bytes <= room;
+        let found = receiver.held_up.iter().take(LOOKS).position(fits);
+        if found.is_none() && count <= LOOKS {
+            return 0; // nobody is passed over
         }
-        0
+        for _ in 0..found.unwrap_or(LOOKS) {
+            pass_over(receiver);
+            receiver.held_up.rotate();
+        }
+        if found.is_some()
+            && let Some((place, bytes)) = receiver.held_up.first()
+        {
+            receiver.held_up.remove(place);
+            self.offer(place, bytes);
+        }
+        receiver.freed();
+        1
+    }
+
+    /// A connection that was held up is to send, so much if there is no room for more.
+    fn offer(&mut self, place: u32, bytes: u32) {
+        let key = self.books.at(place as usize).map(|book| book.key);
+        if let Some(book) = key.and_then(|key| self.books.get_mut(key)) {
+            book.offered = bytes;
+            self.stack.ask_again(book.key);
+        }
     }
 
     /// The connection that has sent the segment in a frame, if it goes to another of this engine,
@@ -219,6 +249,18 @@ impl Tcp {
         }
         self.stack.ask_again(peer);
     }
+}
+
+/// The largest piece that there is room for, of those that may be wanted.
+fn largest_piece(receiver: &mut Channel) -> Option<u32> {
+    let mut sizes = PIECE_BYTES_LOG2.rev().map(|log2| 1 << log2);
+    sizes.find(|&size| receiver.has_room_for(size))
+}
+
+/// Another goes on before the first that is held up, which is content with half as much then.
+fn pass_over(receiver: &mut Channel) {
+    let least = |bytes: u32| bytes.min(1 << PIECE_BYTES_LOG2.start());
+    receiver.held_up.change_first(|bytes| (bytes / 2).max(least(bytes)));
 }
 
 /// Notes of an open connection which one of this engine is its other end, if one is.

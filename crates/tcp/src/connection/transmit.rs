@@ -198,10 +198,11 @@ impl Connection {
         if !is_allowed && self.recovery.free_lost == 0 {
             return None;
         }
-        if ways.room(bytes, bytes) < bytes {
+        let room = ways.room(bytes, bytes);
+        if room == 0 {
             return None;
         }
-        let range = self.board.resend_lost(now, bytes)?;
+        let range = self.board.resend_lost(now, room)?;
         Some(self.again(now, range))
     }
 
