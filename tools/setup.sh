@@ -35,6 +35,7 @@ missing_packages() {
     command -v wrk >/dev/null || echo wrk               # measures them
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
+    command -v ethtool >/dev/null || echo ethtool       # bench --kernel-plain
     # reads our metrics
     /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || echo python3-prometheus-client
     command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua

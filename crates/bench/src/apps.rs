@@ -3,8 +3,8 @@
 use crate::arguments::Idle;
 use crate::embedded::EmbeddedHost;
 use crate::endpoint::{
-    Answerer, Asker, Batch, Caller, Calls, Clearway, ClearwayTcp, Company, Deed, Owner, Question,
-    STREAMS_POOL_BYTES, Streams, shared_bytes,
+    Answerer, Asker, Batch, Caller, Calls, Clearway, ClearwayTcp, Company, Deed, InPlace, Owner,
+    Question, STREAMS_POOL_BYTES, Streams, shared_bytes,
 };
 use crate::load::Load;
 use clearway_client::{
@@ -32,6 +32,8 @@ pub(crate) enum Exchange {
     Messages,
     /// The same by TCP.
     Tcp,
+    /// By TCP, and no app copies anything.
+    TcpInPlace,
     /// A one-sided operation.
     Operations(Deed),
     /// A call.
@@ -97,9 +99,22 @@ impl TcpListening {
         Ok(Self { channel, port, load: *load })
     }
 
-    pub(crate) fn accept(mut self, calls: Calls) -> io::Result<Batch<ClearwayTcp>> {
+    pub(crate) fn accept(self, calls: Calls) -> io::Result<Batch<ClearwayTcp>> {
+        let load = self.load;
+        let (channel, id) = self.accept_one()?;
+        stream(channel, id, calls, load.size, &load)
+    }
+
+    /// For an app that copies nothing.
+    pub(crate) fn accept_in_place(self, calls: Calls) -> io::Result<InPlace> {
+        let window = self.load.window;
+        let (channel, id) = self.accept_one()?;
+        in_place(channel, id, calls, window)
+    }
+
+    fn accept_one(mut self) -> io::Result<(Channel, TcpId)> {
         let (id, _) = self.channel.tcp_accept(self.port, None).map_err(io::Error::other)?;
-        stream(self.channel, id, calls, self.load.size, &self.load)
+        Ok((self.channel, id))
     }
 }
 
@@ -110,9 +125,30 @@ pub(crate) fn connect_tcp(
     to: SocketAddr,
     calls: Calls,
 ) -> io::Result<Batch<ClearwayTcp>> {
+    let (channel, id) = open_tcp(place, load, to)?;
+    stream(channel, id, calls, load.answer_bytes(), load)
+}
+
+/// The same for an app that copies nothing.
+pub(crate) fn connect_in_place(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+) -> io::Result<InPlace> {
+    let (channel, id) = open_tcp(place, load, to)?;
+    in_place(channel, id, calls, load.window)
+}
+
+fn open_tcp(place: &AppPlace, load: &Load, to: SocketAddr) -> io::Result<(Channel, TcpId)> {
     let mut channel = attach("bench-client", place, load)?;
     let id = patiently(|| channel.tcp_connect(None, to, Some(PATIENCE)))?;
-    stream(channel, id, calls, load.answer_bytes(), load)
+    Ok((channel, id))
+}
+
+fn in_place(mut channel: Channel, id: TcpId, calls: Calls, window: usize) -> io::Result<InPlace> {
+    channel.tcp_set(id, TcpOption::NoDelay(true)).map_err(io::Error::other)?;
+    Ok(InPlace::new(channel, id, calls, window))
 }
 
 /// As the kernel's contenders have theirs: nothing waits for an acknowledgement.

@@ -59,6 +59,10 @@ pub struct Command {
     /// Clearway's apps speak TCP with each other, everything that is pending in one call.
     #[arg(long)]
     pub tcp: bool,
+    /// Clearway's apps with `--tcp` besides in a way that copies nothing: each message is filled in
+    /// and read where the engine has it. For `stream`.
+    #[arg(long, requires = "tcp")]
+    pub in_place: bool,
     /// With `--tcp` over a veth pair: which of Clearway's two apps is one of the kernel's instead,
     /// at a host without Clearway.
     #[arg(long, value_enum, requires = "tcp")]
@@ -73,9 +77,13 @@ pub struct Command {
     /// How often each contender runs; the report gives medians. [default: 9; 3 with `--to`]
     #[arg(long, value_parser = whole(1..=RUNS_MAX))]
     pub runs: Option<usize>,
-    /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
+    /// Largest IP packet on the wire. [default: 33000 for memif, 1500 for veth]
     #[arg(long)]
     pub mtu: Option<u16>,
+    /// The kernel's contenders have what Clearway has over memif: the same largest packet, and
+    /// nobody who cuts, joins or sums up packets for them (the veth pair's offloads are off).
+    #[arg(long)]
+    pub kernel_plain: bool,
     /// Measure only what the kernel does here, without Clearway.
     #[arg(long)]
     pub kernel_only: bool,
@@ -219,6 +227,8 @@ pub struct Plan {
     pub kernel_end: Option<KernelEnd>,
     /// Largest IP packet on the Clearway wire.
     pub mtu: u16,
+    /// The kernel's contenders have that, too, and no offloads.
+    pub(crate) kernel_plain: bool,
     /// Who takes part, in the order of each round.
     pub contenders: Vec<Contender>,
     /// Rounds.
@@ -228,7 +238,7 @@ pub struct Plan {
 }
 
 /// What two daemons agree on over memif.
-const MTU_OF_MEMIF: u16 = 9000;
+pub(crate) const MTU_OF_MEMIF: u16 = 33_000;
 /// The largest message that Clearway carries.
 const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// More in flight than this measures queues only.
@@ -284,6 +294,9 @@ impl Command {
         if !self.kernel_only {
             let tcp = self.tcp;
             contenders.insert(0, if tcp { Contender::ClearwayTcp } else { Contender::Clearway });
+            if self.in_place {
+                contenders.insert(1, Contender::ClearwayTcpInPlace);
+            }
         }
         let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { MTU_OF_MEMIF });
         let (wire, layout, runs) = (self.wire, self.layout, self.runs.unwrap_or(RUNS));
@@ -298,6 +311,7 @@ impl Command {
             c_app,
             kernel_end: self.kernel_end,
             mtu,
+            kernel_plain: self.kernel_plain,
             contenders,
             runs,
             notes,
@@ -357,6 +371,18 @@ impl Command {
             return refuse(
                 "--app c is for apps that exchange messages, each in a process with a daemon; use \
                  --layout unpinned or hosts, and not --tcp",
+            );
+        }
+        if self.in_place && self.workload != Some(Workload::Stream) {
+            return refuse(
+                "--in-place looks at the beginning of each message only, and so can echo none; \
+                 use stream",
+            );
+        }
+        if self.kernel_plain && self.wire.is_veth() {
+            return refuse(
+                "--kernel-plain switches the offloads of the kernel's veth pair off, which \
+                 Clearway shares with --wire veth, af-xdp, af-packet and udp; use --wire memif",
             );
         }
         if self.tcp && self.wire == Wire::Udp {

@@ -12,6 +12,8 @@ pub enum Contender {
     Clearway,
     /// TCP of Clearway, likewise, everything that is pending in one call.
     ClearwayTcp,
+    /// The same, and no app copies anything.
+    ClearwayTcpInPlace,
     /// Kernel TCP, a call per message, never sleeping.
     TcpSpin,
     /// Kernel TCP, a call per message, sleeping in `recv`.
@@ -34,6 +36,7 @@ impl Contender {
         match self {
             Self::Clearway => "clearway",
             Self::ClearwayTcp => "clearway_tcp",
+            Self::ClearwayTcpInPlace => "clearway_tcp_in_place",
             Self::TcpSpin => "tcp_spin",
             Self::TcpBlock => "tcp_block",
             Self::TcpBatch => "tcp_batch",
@@ -67,7 +70,7 @@ impl Contender {
 
     /// Whether it is Clearway, with which the others are compared.
     pub(crate) const fn is_clearway(self) -> bool {
-        matches!(self, Self::Clearway | Self::ClearwayTcp)
+        matches!(self, Self::Clearway | Self::ClearwayTcp | Self::ClearwayTcpInPlace)
     }
 
     /// Whether its bytes cross the veth pair when there is one.

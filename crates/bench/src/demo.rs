@@ -94,11 +94,13 @@ impl DemoCommand {
             app: None,
             c_app: None,
             tcp: false,
+            in_place: false,
             kernel_end: None,
             compare: vec![Compare::Tcp],
             seconds: self.seconds,
             runs: Some(RUNS),
             mtu: None,
+            kernel_plain: false,
             kernel_only: self.kernel_only,
             json: false,
         }
@@ -180,6 +182,7 @@ fn title(contender: Contender) -> &'static str {
     match contender {
         Contender::Clearway => "Clearway",
         Contender::ClearwayTcp => "Clearway TCP",
+        Contender::ClearwayTcpInPlace => "Clearway TCP, in place",
         Contender::TcpSpin => "kernel TCP, spinning",
         Contender::TcpBlock => "kernel TCP, blocking",
         Contender::TcpBatch => "kernel TCP, spinning, in batches",

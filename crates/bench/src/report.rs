@@ -169,12 +169,12 @@ impl Found {
 }
 
 fn ratios(contenders: &[(Contender, Figures)]) -> Vec<(Contender, Ratio)> {
-    let Some((_, ours)) = contenders.iter().find(|(name, _)| name.is_clearway()) else {
+    let Some((own, ours)) = contenders.iter().find(|(name, _)| name.is_clearway()) else {
         return Vec::new();
     };
     contenders
         .iter()
-        .filter(|(name, _)| !name.is_clearway())
+        .filter(|(name, _)| name != own)
         .map(|(name, theirs)| (*name, Ratio::of(ours, theirs)))
         .collect()
 }

@@ -220,7 +220,9 @@ fn serve(contender: Contender, load: &Load, bind: &str) -> io::Result<u64> {
         Contender::UnixSpin => {
             answer(load, &mut PerMessage::<false>::new(accept_unix(bind)?, size))
         }
-        Contender::Clearway | Contender::ClearwayTcp => Err(roles_of_its_own()),
+        Contender::Clearway | Contender::ClearwayTcp | Contender::ClearwayTcpInPlace => {
+            Err(roles_of_its_own())
+        }
     }
 }
 
@@ -244,7 +246,9 @@ fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
         Contender::UnixSpin => {
             measure(load, &mut PerMessage::<false>::new(connect_unix(server)?, size))
         }
-        Contender::Clearway | Contender::ClearwayTcp => Err(roles_of_its_own()),
+        Contender::Clearway | Contender::ClearwayTcp | Contender::ClearwayTcpInPlace => {
+            Err(roles_of_its_own())
+        }
     }
 }
 
@@ -306,6 +310,11 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
             tell_ready();
             answer(load, &mut listening.accept(calls)?).map(drop)
         }
+        Exchange::TcpInPlace => {
+            let listening = TcpListening::open(place, load, at)?;
+            tell_ready();
+            answer(load, &mut listening.accept_in_place(calls)?).map(drop)
+        }
         Exchange::Operations(deed) => {
             let mut owner = apps::share(place, load, at, calls, deed)?;
             tell_ready();
@@ -339,6 +348,9 @@ fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Re
     match place.exchange {
         Exchange::Messages => measure(load, &mut apps::connect(place, &load, to, calls)?),
         Exchange::Tcp => measure(load, &mut apps::connect_tcp(place, &load, to, calls)?),
+        Exchange::TcpInPlace => {
+            measure(load, &mut apps::connect_in_place(place, &load, to, calls)?)
+        }
         Exchange::Operations(deed) => {
             measure_all(load, &mut apps::askers(place, &load, to, calls, deed)?)
         }
@@ -369,6 +381,11 @@ fn measure_pair(
             let listening = TcpListening::open(server_place, &load, to)?;
             let client_end = apps::connect_tcp(client_place, &load, to, calls)?;
             take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
+        }
+        Exchange::TcpInPlace => {
+            let listening = TcpListening::open(server_place, &load, to)?;
+            let client_end = apps::connect_in_place(client_place, &load, to, calls)?;
+            take_turns(load, &mut [client_end], &mut listening.accept_in_place(calls)?)
         }
         Exchange::Operations(deed) => {
             let mut owner = apps::share(server_place, &load, to, calls, deed)?;

@@ -1,6 +1,7 @@
 //! The order of events: a wire for the kernel's contenders, then rounds in which each contender
 //! runs once, so that whatever else the machine does hits all of them alike.
 
+use crate::apps::Exchange;
 use crate::arguments::Plan;
 use crate::clearway;
 use crate::contender::Contender;
@@ -57,6 +58,10 @@ fn run_once(
 ) -> Result<Outcome, Error> {
     if contender.is_clearway() {
         let veth = veth.filter(|_| plan.wire.is_veth());
+        if contender == Contender::ClearwayTcpInPlace {
+            let plan = Plan { exchange: Exchange::TcpInPlace, ..plan.clone() };
+            return clearway::run_once(&plan, pins, veth, interrupt);
+        }
         return clearway::run_once(plan, pins, veth, interrupt);
     }
     kernel::run_once(contender, plan.load, pins, veth, interrupt)
@@ -79,10 +84,15 @@ fn kernel_wire(
         );
         return Ok(None);
     }
-    VethPair::create(veth_mtu(plan), interrupt).map(Some)
+    let veth = VethPair::create(veth_mtu(plan), interrupt)?;
+    if plan.kernel_plain {
+        veth.switch_offloads_off()?;
+        notes.push("the veth pair's offloads are off".into());
+    }
+    Ok(Some(veth))
 }
 
 /// The kernel shares the pair, and its MTU, with Clearway when that runs over veth too.
 fn veth_mtu(plan: &Plan) -> u16 {
-    if plan.wire.is_veth() { plan.mtu } else { VETH_MTU }
+    if plan.wire.is_veth() || plan.kernel_plain { plan.mtu } else { VETH_MTU }
 }

@@ -47,6 +47,19 @@ impl VethPair {
         Ok(pair)
     }
 
+    /// Packets leave as they will arrive, and with their checksums.
+    pub(crate) fn switch_offloads_off(&self) -> Result<(), Error> {
+        for holder in [self.client_namespace(), self.server_namespace()] {
+            let namespace = format!("--net=/proc/{holder}/ns/net");
+            let words = [&namespace, "--", "ethtool", "-K", INTERFACE];
+            let features = ["tso", "gso", "gro", "tx", "rx", "sg"].map(|name| [name, "off"]);
+            let words: Vec<&str> =
+                words.into_iter().chain(features.into_iter().flatten()).collect();
+            helper("nsenter", &words)?;
+        }
+        Ok(())
+    }
+
     /// A process in the client's namespace.
     pub(crate) fn client_namespace(&self) -> u32 {
         self.client.id()

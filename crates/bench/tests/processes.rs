@@ -48,8 +48,9 @@ fn main() -> ExitCode {
 }
 
 fn run_tests() {
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("every workload reports every contender", every_workload_reports_every_contender),
+        ("the kernel does without offloads", the_kernel_does_without_offloads),
         ("the demo ends with a table", demo_ends_with_a_table),
         ("contradictions are refused", contradictions_are_refused),
         ("an interrupt leaves nothing behind", || nothing_is_left_after(Signal::INT)),
@@ -98,6 +99,21 @@ fn every_workload_reports_every_contender() {
     }
 }
 
+fn the_kernel_does_without_offloads() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root makes veth pairs");
+        return;
+    }
+    let timing = ["--seconds", "0.05", "--runs", "1", "--json", "--compare", "tcp"];
+    let plain = ["bench", "stream", "--kernel-only", "--kernel-plain", "--mtu", "1400"];
+    let output = output(&[&plain[..], &timing].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["tcp_mtu"], 1400);
+    assert!(report["notes"].to_string().contains("offloads are off"), "{}", report["notes"]);
+    assert!(report["contenders"]["tcp_spin"]["rate_per_s"].as_f64() > Some(0.0));
+}
+
 fn demo_ends_with_a_table() {
     let output = output(&["demo", "--kernel-only", "--seconds", "0.05"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -117,6 +133,9 @@ fn contradictions_are_refused() {
         &["rtt", "--layout", "embedded", "--wire", "local"],
         &["rate", "--seconds", "0"],
         &["rtt", "--tcp", "--wire", "udp"],
+        &["rtt", "--tcp", "--in-place"],
+        &["stream", "--in-place"],
+        &["stream", "--kernel-plain", "--wire", "veth"],
         &["rtt", "--kernel-end", "client"],
         &["rtt", "--tcp", "--kernel-end", "client"],
         &["rtt", "--tcp", "--kernel-end", "client", "--wire", "veth", "--layout", "paired"],

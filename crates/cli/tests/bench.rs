@@ -43,7 +43,9 @@ fn missing_figures(report: &Value) -> String {
     let figures = ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s", "cpu_s"]
         .map(|figure| (figure, &ours[figure]));
     let ratios = ["p50", "rate", "gbit"].map(|ratio| (ratio, &report["ratio"]["unix_spin"][ratio]));
-    let all = figures.into_iter().chain(ratios);
+    let in_place = &report["ratio"]["clearway_tcp_in_place"];
+    let in_place = in_place.is_object().then_some(("in place", &in_place["rate"]));
+    let all = figures.into_iter().chain(ratios).chain(in_place);
     let missing = all.filter(|(_, value)| value.as_f64() <= Some(0.0)).map(|(name, _)| name);
     missing.collect::<Vec<_>>().join(", ")
 }
@@ -96,7 +98,7 @@ fn over_udp_sockets() {
 fn by_tcp() {
     for layout in ["paired", "hosts", "unpinned", "embedded"] {
         check(&["rtt", "--tcp", "--layout", layout]);
-        check(&["stream", "--tcp", "--layout", layout, "--size", "32768"]);
+        check(&["stream", "--tcp", "--layout", layout, "--size", "32768", "--in-place"]);
     }
     check(&["rate", "--tcp", "--wire", "local", "--size", "1000"]);
     if !rustix::process::geteuid().is_root() {

@@ -1,7 +1,7 @@
 //! What is measured, in which comparison, and what is aimed at.
 
 use crate::apps::Exchange;
-use crate::arguments::{Idle, Layout, Plan, Wire};
+use crate::arguments::{Idle, Layout, MTU_OF_MEMIF, Plan, Wire};
 use crate::cpu::{Cores, Pins};
 use crate::endpoint::{BATCH, Company, Deed, Question, RECORD_BYTES};
 use crate::load::{Load, Workload};
@@ -16,8 +16,6 @@ const MANY_MESSAGES: usize = 32;
 /// Large ones in flight, and how large they are.
 const MANY_LARGE: usize = 8;
 const LARGE_BYTES: usize = 1 << 20;
-/// Largest IP packet over memif.
-const MTU: u16 = 9000;
 
 /// One way to get something done.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,7 +175,8 @@ impl Case {
             exchange,
             c_app: None,
             kernel_end: None,
-            mtu: MTU,
+            kernel_plain: false,
+            mtu: MTU_OF_MEMIF,
             contenders: Vec::new(),
             runs: 1,
             notes: Vec::new(),
