@@ -16,6 +16,8 @@ mod report;
 mod run;
 mod server;
 mod sockets;
+#[cfg(feature = "smoltcp")]
+mod stack;
 mod tools;
 
 use crate::arguments::{Idle, Wire, whole};
@@ -75,13 +77,31 @@ pub(crate) enum Servers {
     Clearway,
     /// On the kernel's sockets, with epoll.
     Kernel,
+    /// On the crate smoltcp, which shares its thread.
+    #[cfg(feature = "smoltcp")]
+    Smoltcp,
 }
 
 impl Servers {
+    /// In the order of each round.
+    const fn taking_part(kernel_only: bool) -> &'static [Self] {
+        if kernel_only {
+            return &[Self::Kernel];
+        }
+        &[
+            Self::Clearway,
+            Self::Kernel,
+            #[cfg(feature = "smoltcp")]
+            Self::Smoltcp,
+        ]
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Clearway => "Clearway",
             Self::Kernel => "the kernel",
+            #[cfg(feature = "smoltcp")]
+            Self::Smoltcp => "smoltcp",
         }
     }
 }
@@ -119,8 +139,7 @@ impl HttpOptions {
         kernel_only: bool,
         interrupt: &Interrupt,
     ) -> Result<HttpReport, Error> {
-        let servers: &[_] =
-            if kernel_only { &[Servers::Kernel] } else { &[Servers::Clearway, Servers::Kernel] };
+        let servers = Servers::taking_part(kernel_only);
         let loads = self.loads(seconds);
         let progress = Progress::new(servers.len() * (1 + loads.len() * self.runs));
         let veth = VethPair::create(MTU, interrupt)?;

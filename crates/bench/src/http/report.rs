@@ -46,6 +46,9 @@ pub struct HttpFound {
     pub kernel: Option<HttpFigures>,
     /// Clearway's figures divided by the kernel's.
     pub ratio: Option<HttpRatio>,
+    /// The server on smoltcp.
+    #[cfg(feature = "smoltcp")]
+    pub smoltcp: Option<HttpFigures>,
 }
 
 /// The medians of a server.
@@ -59,6 +62,8 @@ pub struct HttpFigures {
     pub p50_ns: u64,
     /// 99 of 100 requests were at most this slow.
     pub p99_ns: u64,
+    /// Processor time of the server, and of the daemon that it stands on, for a request.
+    pub cpu_ns: f64,
 }
 
 /// Clearway's figures divided by the kernel's: under 1 is better for times, over 1 for requests.
@@ -70,6 +75,8 @@ pub struct HttpRatio {
     pub p50: f64,
     /// Of the 99th percentile.
     pub p99: f64,
+    /// Of the processor time.
+    pub cpu: f64,
 }
 
 impl HttpFound {
@@ -80,19 +87,26 @@ impl HttpFound {
         };
         let (clearway, kernel) = (figures(Servers::Clearway), figures(Servers::Kernel));
         let ratio = clearway.zip(kernel).map(|(ours, theirs)| HttpRatio::of(&ours, &theirs));
-        Self { clearway, kernel, ratio }
+        Self {
+            clearway,
+            kernel,
+            ratio,
+            #[cfg(feature = "smoltcp")]
+            smoltcp: figures(Servers::Smoltcp),
+        }
     }
 }
 
 impl HttpFigures {
     fn of(samples: &[&Sample]) -> Self {
         let of = |figure: fn(&Sample) -> f64| Figure::of(samples.iter().map(|one| figure(one)));
-        let requests = of(|sample| significant(sample.requests_per_s, 6));
+        let requests = of(|sample| significant(sample.counted.requests_per_s, 6));
         Self {
             requests_per_s: requests.median,
             requests_per_s_spread: requests.range,
-            p50_ns: of(|sample| sample.p50_ns as f64).median as u64,
-            p99_ns: of(|sample| sample.p99_ns as f64).median as u64,
+            p50_ns: of(|sample| sample.counted.p50_ns as f64).median as u64,
+            p99_ns: of(|sample| sample.counted.p99_ns as f64).median as u64,
+            cpu_ns: of(|sample| significant(sample.cpu_ns_per_request, 4)).median,
         }
     }
 }
@@ -104,6 +118,7 @@ impl HttpRatio {
             requests: times(ours.requests_per_s, theirs.requests_per_s),
             p50: times(ours.p50_ns as f64, theirs.p50_ns as f64),
             p99: times(ours.p99_ns as f64, theirs.p99_ns as f64),
+            cpu: times(ours.cpu_ns, theirs.cpu_ns),
         }
     }
 }
@@ -121,7 +136,8 @@ impl HttpReport {
             text,
             "{} CPU cores; a veth pair (MTU {}), Clearway's end by {:?}; daemon and app as they \
              ship, nothing pinned; medians of {} runs of {} s\nratio: Clearway's figure divided \
-             by the kernel's (time under 1, requests over 1 is better)\ncurl has compared what \
+             by the kernel's (time under 1, requests over 1 is better)\nCPU: of the server, and of the \
+             daemon, for a request\ncurl has compared what \
              both serve",
             std::thread::available_parallelism().map_or(1, usize::from),
             self.mtu_bytes,
@@ -151,6 +167,13 @@ impl HttpReport {
             "p99 µs",
             "kernel",
             "ratio",
+            "CPU µs",
+            "kernel",
+            "ratio",
+            #[cfg(feature = "smoltcp")]
+            "smoltcp requests/s",
+            #[cfg(feature = "smoltcp")]
+            "its CPU µs",
         ];
         let mut table = plain_table(0, header);
         for cell in &self.cells {
@@ -161,10 +184,11 @@ impl HttpReport {
 }
 
 fn row(cell: &HttpCell) -> Vec<String> {
-    let HttpFound { clearway, kernel, ratio } = &cell.summary.found;
+    let HttpFound { clearway, kernel, ratio, .. } = &cell.summary.found;
     let rate = |of: &Option<HttpFigures>| show(of, |of| thousands(of.requests_per_s));
     let p50 = |of: &Option<HttpFigures>| show(of, |of| microseconds(of.p50_ns));
     let p99 = |of: &Option<HttpFigures>| show(of, |of| microseconds(of.p99_ns));
+    let cpu = |of: &Option<HttpFigures>| show(of, |of| format!("{:.2}", of.cpu_ns / 1e3));
     let times = |figure: fn(&HttpRatio) -> f64| show(ratio, |of| format!("{:.2}", figure(of)));
     vec![
         cell.body_bytes.to_string(),
@@ -178,6 +202,13 @@ fn row(cell: &HttpCell) -> Vec<String> {
         p99(clearway),
         p99(kernel),
         times(|ratio| ratio.p99),
+        cpu(clearway),
+        cpu(kernel),
+        times(|ratio| ratio.cpu),
+        #[cfg(feature = "smoltcp")]
+        rate(&cell.summary.found.smoltcp),
+        #[cfg(feature = "smoltcp")]
+        cpu(&cell.summary.found.smoltcp),
     ]
 }
 

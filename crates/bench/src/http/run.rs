@@ -7,6 +7,7 @@ use super::sockets::Sockets;
 use super::{Servers, tools};
 use crate::apps::patiently;
 use crate::clearway::daemon;
+use crate::cpu::seconds_used;
 use crate::directory::Directory;
 use crate::error::{Error, While};
 use crate::host::{HostFiles, Nic};
@@ -22,7 +23,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 
 /// Where web servers listen.
-const PORT: u16 = 8080;
+pub(super) const PORT: u16 = 8080;
 
 /// What one place of the table asks for.
 #[derive(Clone, Copy, Debug)]
@@ -34,10 +35,19 @@ pub(super) struct Load {
 
 /// What wrk measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct Counted {
+    pub(super) requests: u64,
     pub(super) requests_per_s: f64,
     pub(super) p50_ns: u64,
     pub(super) p99_ns: u64,
+}
+
+/// A sample, and what it took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) counted: Counted,
+    /// Processor time of the server, and of the daemon that it stands on, for a request.
+    pub(super) cpu_ns_per_request: f64,
 }
 
 /// Where all samples are taken.
@@ -58,7 +68,7 @@ impl Stage<'_> {
     /// Has curl ask for bodies, one behind the other, and compares them.
     pub(super) fn compare(&self, servers: Servers, bodies: &[usize]) -> Result<(), Error> {
         let running = self.start(servers)?;
-        let urls: Vec<String> = bodies.iter().map(|&bytes| url(bytes)).collect();
+        let urls: Vec<String> = bodies.iter().map(|&bytes| url(servers, bytes)).collect();
         let compared = tools::compare(self.veth.client_namespace(), &urls, bodies);
         running.end();
         compared.map_err(|message| Error::Role { who: servers.name().into(), message })
@@ -68,10 +78,13 @@ impl Stage<'_> {
     pub(super) fn sample(&self, servers: Servers, load: &Load) -> Result<Sample, Error> {
         let running = self.start(servers)?;
         let namespace = self.veth.client_namespace();
-        let url = url(load.body_bytes);
-        let sample = tools::wrk(namespace, running.directory.path(), &url, load, self.interrupt);
+        let url = url(servers, load.body_bytes);
+        let before_s = running.cpu_s();
+        let counted = tools::wrk(namespace, running.directory.path(), &url, load, self.interrupt);
+        let cpu_s = running.cpu_s() - before_s;
         running.end();
-        sample
+        let counted = counted?;
+        Ok(Sample { counted, cpu_ns_per_request: 1e9 * cpu_s / counted.requests as f64 })
     }
 
     fn start(&self, servers: Servers) -> Result<Running, Error> {
@@ -85,6 +98,8 @@ impl Stage<'_> {
                 let daemon = daemon(&files, None, namespace, self.interrupt)?;
                 (Some(daemon), ServerRole::Clearway(files.socket))
             }
+            #[cfg(feature = "smoltcp")]
+            Servers::Smoltcp => (None, ServerRole::Smoltcp),
         };
         let role = Role::new(Part::WebServer(role)).in_namespace_of(namespace);
         let who = format!("the web server on {}", servers.name());
@@ -95,6 +110,11 @@ impl Stage<'_> {
 }
 
 impl Running {
+    fn cpu_s(&self) -> f64 {
+        let daemon = self.daemon.as_ref().map_or(0.0, |daemon| seconds_used(daemon.id()));
+        seconds_used(self.server.id()) + daemon
+    }
+
     /// The app first: its daemon then gives the port back.
     fn end(self) {
         drop(self.server);
@@ -104,8 +124,13 @@ impl Running {
     }
 }
 
-fn url(body_bytes: usize) -> String {
-    format!("http://{SERVER}:{PORT}/{body_bytes}")
+fn url(servers: Servers, body_bytes: usize) -> String {
+    let address = match servers {
+        Servers::Clearway | Servers::Kernel => SERVER.to_owned(),
+        #[cfg(feature = "smoltcp")]
+        Servers::Smoltcp => super::stack::ADDRESS.to_string(),
+    };
+    format!("http://{address}:{PORT}/{body_bytes}")
 }
 
 /// The process that serves: on the channel of a daemon's socket, or on the kernel's.
@@ -114,6 +139,8 @@ fn url(body_bytes: usize) -> String {
 pub(crate) enum ServerRole {
     Clearway(PathBuf),
     Kernel,
+    #[cfg(feature = "smoltcp")]
+    Smoltcp,
 }
 
 impl ServerRole {
@@ -131,6 +158,8 @@ impl ServerRole {
                 let sockets = listener.and_then(Sockets::new);
                 serve(sockets.while_("listening")?)
             }
+            #[cfg(feature = "smoltcp")]
+            Self::Smoltcp => serve(super::stack::Stack::new().while_("opening a packet socket")?),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The clients, which are programs of others: curl, which compares, and wrk, which counts.
 
 use super::answer;
-use super::run::{Load, Sample};
+use super::run::{Counted, Load};
 use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
 use crate::process::{RoleProcess, helper_output};
@@ -81,7 +81,7 @@ pub(super) fn wrk(
     url: &str,
     load: &Load,
     interrupt: &Interrupt,
-) -> Result<Sample, Error> {
+) -> Result<Counted, Error> {
     let script = directory.join("wrk.lua");
     fs::write(&script, SCRIPT).while_("writing a script for wrk")?;
     let (connections, duration) = (load.connections.to_string(), format!("{}s", load.seconds));
@@ -93,10 +93,10 @@ pub(super) fn wrk(
     let mut wrk = RoleProcess::start("wrk", &role)?;
     let patience = Duration::from_secs(load.seconds) + PATIENCE;
     let line = wrk.await_line(patience, interrupt, |line| line.starts_with('{'))?;
-    sample(&line, load).map_err(|message| Error::Role { who: "wrk".into(), message })
+    counted(&line, load).map_err(|message| Error::Role { who: "wrk".into(), message })
 }
 
-fn sample(line: &str, load: &Load) -> Result<Sample, String> {
+fn counted(line: &str, load: &Load) -> Result<Counted, String> {
     let said: Said = serde_json::from_str(line).map_err(|_| format!("said {}", line.trim()))?;
     let Said { requests, duration_us, bytes, p50_us, p99_us, errors } = said;
     // What a connection was asked last for may be on its way.
@@ -108,7 +108,8 @@ fn sample(line: &str, load: &Load) -> Result<Sample, String> {
             "{errors} errors; {bytes} bytes of {requests} answers of {answer_bytes} bytes each"
         ));
     }
-    Ok(Sample {
+    Ok(Counted {
+        requests,
         requests_per_s: requests as f64 / (duration_us as f64 / 1e6),
         p50_ns: 1000 * p50_us,
         p99_ns: 1000 * p99_us,
