@@ -10,7 +10,7 @@ use support::{Capture, Network, PATIENCE, SMALL, clearway};
 const DISSECTOR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/clearway.lua");
 /// Longer than a packet.
-const LARGE: usize = 20_000;
+const LARGE: usize = 40_000;
 
 /// One of each: ping, connection, message, message in fragments, the same in a stream, close.
 fn talk(network: &Network) {
