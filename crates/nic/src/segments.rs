@@ -27,6 +27,8 @@ mod tests;
 
 pub use cut::{Cut, complete, fill_checksum};
 pub use layout::HEADERS_MAX;
+#[cfg(feature = "dpdk")]
+pub(crate) use layout::Layout;
 pub use merge::Merge;
 pub use offload::Offload;
 pub use received::{Verdict, coalesced, settle};

@@ -27,6 +27,10 @@ pub(super) struct Port {
     /// What is in use and why, as a sentence.
     pub(super) mode: String,
     pub(super) wants_interrupts: bool,
+    /// What is left to the device: bits of [`sys`].
+    pub(super) offloads: u32,
+    /// Mbufs of one packet that is sent.
+    pub(super) segments_max: usize,
     /// One per queue.
     pools: Vec<*mut Mempool>,
     /// We made the device, and remove it at the end.
@@ -55,6 +59,8 @@ impl Port {
             frame_bytes_max: config.frame_bytes_max,
             mode: String::new(),
             wants_interrupts: true,
+            offloads: 0,
+            segments_max: 1,
             pools: Vec::new(),
             made,
         };
@@ -95,14 +101,27 @@ impl Port {
         for queue in 0..self.queues {
             self.pools.push(self.make_pool(queue)?);
         }
-        // A device that could wait for frames may be unable to where it is, for want of vectors.
-        self.begin(config, true).or_else(|_| {
-            self.wants_interrupts = false;
-            self.begin(config, false)
-        })?;
+        self.segments_max = facts.segments_max.into();
+        self.begin_as_well_as_can_be(config, if config.offloads { facts.offloads } else { 0 })?;
         self.mac = facts.mac;
-        self.mode = mode(&facts, config, self.queues);
+        self.mode = mode(&facts, config, self);
         Ok(())
+    }
+
+    /// A device that could wait for frames may be unable to where it is, for want of vectors, and
+    /// what it offers may be more than it can do together.
+    fn begin_as_well_as_can_be(&mut self, config: &Config, offered: u32) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for (offloads, wants_interrupts) in
+            [(offered, true), (offered, false), (0, true), (0, false)]
+        {
+            (self.offloads, self.wants_interrupts) = (offloads, wants_interrupts);
+            outcome = self.begin(config);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 
     fn facts(&self, device: &str) -> Result<Facts, Error> {
@@ -142,13 +161,14 @@ impl Port {
     }
 
     /// Configures and starts. A device that failed to start can be configured again.
-    fn begin(&self, config: &Config, wants_interrupts: bool) -> Result<(), Error> {
+    fn begin(&self, config: &Config) -> Result<(), Error> {
         let device = &config.device;
         let mut settings = Settings {
             queues: self.queues,
             descriptors: DESCRIPTORS,
             mtu: config.mtu_bytes,
-            wants_interrupts: wants_interrupts.into(),
+            wants_interrupts: self.wants_interrupts.into(),
+            offloads: self.offloads,
         };
         // SAFETY: the port is there and stopped, and the structure is whole.
         let outcome = unsafe { sys::clearway_dpdk_configure(self.number, &raw mut settings) };
@@ -240,22 +260,43 @@ fn check(outcome: i32, action: String) -> Result<(), Error> {
     })
 }
 
-fn mode(facts: &Facts, config: &Config, queues: u16) -> String {
+fn mode(facts: &Facts, config: &Config, port: &Port) -> String {
     let name = config.device.split(',').next().unwrap_or_default();
-    let spreading = match (queues, facts.spreads) {
+    let spreading = match (port.queues, facts.spreads) {
         (1, _) => "",
         (_, 0) => " over which it spreads frames as it likes",
         _ => " over which it spreads flows",
     };
-    let checksums = if facts.offers_checksums == 0 {
-        "which the device does not offer"
-    } else {
-        "since those of the device do not cover all frames"
+    let node = match facts.node {
+        node @ 0.. => format!("; buffers on NUMA node {node}, the device's"),
+        _ => String::new(),
     };
     format!(
-        "{name} by the poll-mode driver {}, {queues} of {} queues{spreading}; checksums in \
-         software, {checksums}",
+        "{name} by the poll-mode driver {}, {} of {} queues{spreading}{node}; {}",
         text(&facts.driver),
+        port.queues,
         facts.queues_max,
+        offloads(facts.offloads, port.offloads, config.offloads),
     )
+}
+
+/// What the device does of checksums and segments, and why no more.
+fn offloads(offered: u32, used: u32, wanted: bool) -> String {
+    let done = [
+        (sys::VERIFIES, "verifies checksums of UDP and TCP"),
+        (sys::COALESCES, "puts segments of TCP together"),
+        (sys::SUMS_TCP, "fills in checksums of TCP"),
+        (sys::SEGMENTS, "parts packets of TCP"),
+    ];
+    let done: Vec<_> =
+        done.iter().filter(|(bit, _)| used & bit != 0).map(|(_, what)| *what).collect();
+    if !done.is_empty() {
+        return format!("the device {}", done.join(", "));
+    }
+    let why = match (offered, wanted) {
+        (0, _) => "which the device does not offer",
+        (_, false) => "as the configuration says",
+        _ => "since the device did not start with what it offers",
+    };
+    format!("checksums in software, {why}")
 }
