@@ -14,6 +14,8 @@ const MBUFS_PER_QUEUE: u32 = 8191;
 const MBUFS_CACHED: u32 = 256;
 /// Descriptors to ask for; the device may round.
 const DESCRIPTORS: u16 = 2 * LCD_DESCRIPTORS as u16;
+/// DPDK's `SOCKET_ID_ANY`.
+const ANY_NODE: i32 = -1;
 /// An mbuf tells its length in 16 bits, and leaves some of it free in front of the frame.
 const FRAME_BYTES_MAX: usize = 65_535 - 128;
 
@@ -31,6 +33,8 @@ pub(super) struct Port {
     pub(super) offloads: u32,
     /// Mbufs of one packet that is sent.
     pub(super) segments_max: usize,
+    /// The NUMA node of its memory, or [`ANY_NODE`].
+    node: i32,
     /// One per queue.
     pools: Vec<*mut Mempool>,
     /// We made the device, and remove it at the end.
@@ -61,6 +65,7 @@ impl Port {
             wants_interrupts: true,
             offloads: 0,
             segments_max: 1,
+            node: ANY_NODE,
             pools: Vec::new(),
             made,
         };
@@ -98,11 +103,10 @@ impl Port {
                 config.mtu_bytes, facts.mtu_max
             )));
         }
-        for queue in 0..self.queues {
-            self.pools.push(self.make_pool(queue)?);
-        }
-        self.segments_max = facts.segments_max.into();
+        self.node = facts.node;
+        self.make_pools()?;
         self.begin_as_well_as_can_be(config, if config.offloads { facts.offloads } else { 0 })?;
+        self.segments_max = facts.segments_max.into();
         self.mac = facts.mac;
         self.mode = mode(&facts, config, self);
         Ok(())
@@ -111,11 +115,10 @@ impl Port {
     /// A device that could wait for frames may be unable to where it is, for want of vectors, and
     /// what it offers may be more than it can do together.
     fn begin_as_well_as_can_be(&mut self, config: &Config, offered: u32) -> Result<(), Error> {
+        let attempts = [(offered, true), (offered, false), (0, true), (0, false)];
         let mut outcome = Ok(());
-        for (offloads, wants_interrupts) in
-            [(offered, true), (offered, false), (0, true), (0, false)]
-        {
-            (self.offloads, self.wants_interrupts) = (offloads, wants_interrupts);
+        for attempt in &attempts[if offered == 0 { 2 } else { 0 }..] {
+            (self.offloads, self.wants_interrupts) = *attempt;
             outcome = self.begin(config);
             if outcome.is_ok() {
                 break;
@@ -133,31 +136,50 @@ impl Port {
         Ok(facts)
     }
 
-    fn make_pool(&self, queue: u16) -> Result<*mut Mempool, Error> {
+    /// On the device's node; and where there is not so much memory, which is for the user to know
+    /// ([`Info::mode`](crate::Info::mode)), on any.
+    fn make_pools(&mut self) -> Result<(), Error> {
+        while self.pools.len() < usize::from(self.queues) {
+            let queue = self.pools.len() as u16;
+            let mut pool = self.make_pool(queue);
+            if pool.is_null() && self.node != ANY_NODE {
+                self.node = ANY_NODE;
+                pool = self.make_pool(queue);
+            }
+            if pool.is_null() {
+                return Err(self.no_memory());
+            }
+            self.pools.push(pool);
+        }
+        Ok(())
+    }
+
+    /// Null if there is too little memory.
+    fn make_pool(&self, queue: u16) -> *mut Mempool {
         let name = format!("clearway-{}-{queue}", self.number);
         let name = CString::new(name).expect("there is no zero in it");
         // SAFETY: the name is a string, which is copied.
-        let pool = unsafe {
+        unsafe {
             sys::clearway_dpdk_pool(
                 name.as_ptr(),
-                self.number,
+                self.node,
                 MBUFS_PER_QUEUE,
                 MBUFS_CACHED,
                 self.frame_bytes_max as u16,
             )
-        };
-        if !pool.is_null() {
-            return Ok(pool);
         }
+    }
+
+    fn no_memory(&self) -> Error {
         let mebibytes = (MBUFS_PER_QUEUE as usize * (self.frame_bytes_max + 512)) >> 20;
-        Err(Error::System {
+        Error::System {
             action: "dpdk: make the buffers of a queue".into(),
             remedy: format!(
                 "Each queue needs about {mebibytes} MiB: give DPDK more in `eal` (\"-m\", \
                  \"512\") or more huge pages, or open fewer queues"
             ),
             source: eal::last_error(),
-        })
+        }
     }
 
     /// Configures and starts. A device that failed to start can be configured again.
@@ -182,7 +204,8 @@ impl Port {
         for (queue, pool) in (0..).zip(&self.pools) {
             // SAFETY: the port is configured for so many queues, and the pool lives longer than it.
             let outcome = unsafe {
-                sys::clearway_dpdk_set_up_queue(self.number, queue, settings.descriptors, *pool)
+                let descriptors = settings.descriptors;
+                sys::clearway_dpdk_set_up_queue(self.number, queue, descriptors, self.node, *pool)
             };
             check(outcome, format!("set up queue {queue} of {device}"))?;
         }
@@ -267,17 +290,32 @@ fn mode(facts: &Facts, config: &Config, port: &Port) -> String {
         (_, 0) => " over which it spreads frames as it likes",
         _ => " over which it spreads flows",
     };
-    let node = match facts.node {
-        node @ 0.. => format!("; buffers on NUMA node {node}, the device's"),
-        _ => String::new(),
-    };
+    let place = place(facts, port.node);
     format!(
-        "{name} by the poll-mode driver {}, {} of {} queues{spreading}{node}; {}",
+        "{name} by the poll-mode driver {}, {} of {} queues{spreading}{place}; {}",
         text(&facts.driver),
         port.queues,
         facts.queues_max,
         offloads(facts.offloads, port.offloads, config.offloads),
     )
+}
+
+/// On which NUMA node buffers are, where that makes a difference, and why on no better one.
+fn place(facts: &Facts, node: i32) -> String {
+    let Facts { node: device, nodes, has_huge_pages, .. } = *facts;
+    if nodes < 2 || device == ANY_NODE {
+        return String::new();
+    }
+    if has_huge_pages == 0 {
+        return format!(
+            "; buffers on no NUMA node in particular, which takes huge pages (the device is on \
+             node {device})"
+        );
+    }
+    if node == device {
+        return format!("; buffers on NUMA node {device}, as the device");
+    }
+    format!("; buffers on any NUMA node, since that of the device, {device}, has no memory left")
 }
 
 /// What the device does of checksums and segments, and why no more.
@@ -299,4 +337,22 @@ fn offloads(offered: u32, used: u32, wanted: bool) -> String {
         _ => "since the device did not start with what it offers",
     };
     format!("checksums in software, {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ANY_NODE, Facts, place};
+
+    #[test]
+    fn where_buffers_are_is_said_where_it_matters() {
+        // SAFETY: all zeros is a valid value of this plain structure.
+        let none: Facts = unsafe { std::mem::zeroed() };
+        let facts =
+            |node, nodes, huge: bool| Facts { node, nodes, has_huge_pages: huge.into(), ..none };
+        assert_eq!(place(&facts(0, 1, true), 0), "", "there is one node");
+        assert_eq!(place(&facts(ANY_NODE, 2, true), ANY_NODE), "", "a device of none");
+        assert!(place(&facts(1, 2, true), 1).contains("on NUMA node 1, as the device"));
+        assert!(place(&facts(1, 2, true), ANY_NODE).contains("has no memory left"));
+        assert!(place(&facts(1, 2, false), 1).contains("takes huge pages"));
+    }
 }

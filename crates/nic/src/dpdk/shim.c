@@ -32,6 +32,8 @@ struct clearway_facts {
     uint16_t segments_max;
     uint32_t offloads;
     int32_t node;
+    uint16_t nodes;
+    uint8_t has_huge_pages;
     uint8_t spreads;
 };
 
@@ -140,6 +142,8 @@ int clearway_dpdk_facts(uint16_t port, struct clearway_facts *facts)
     facts->segments_max = info.tx_desc_lim.nb_seg_max != 0 ? info.tx_desc_lim.nb_seg_max : UINT16_MAX;
     facts->offloads = offloads(&info);
     facts->node = rte_eth_dev_socket_id(port);
+    facts->nodes = rte_socket_count();
+    facts->has_huge_pages = rte_eal_has_hugepages();
     facts->spreads = (info.flow_type_rss_offloads & SPREAD_BY) != 0;
     return 0;
 }
@@ -195,13 +199,13 @@ int clearway_dpdk_set_mtu(uint16_t port, uint16_t mtu)
 }
 
 /* A pool of mbufs, each with room for a whole frame; not less than the usual size, because some
- * devices take no smaller buffers. */
-struct rte_mempool *clearway_dpdk_pool(const char *name, uint16_t port, uint32_t mbufs,
+ * devices take no smaller buffers. On this NUMA node, or on any if that is negative. */
+struct rte_mempool *clearway_dpdk_pool(const char *name, int32_t node, uint32_t mbufs,
                                        uint32_t cached, uint16_t frame_bytes)
 {
     uint16_t room = RTE_PKTMBUF_HEADROOM + frame_bytes;
     return rte_pktmbuf_pool_create(name, mbufs, cached, 0, RTE_MAX(room, RTE_MBUF_DEFAULT_BUF_SIZE),
-                                   rte_eth_dev_socket_id(port));
+                                   node);
 }
 
 void clearway_dpdk_free_pool(struct rte_mempool *pool)
@@ -210,11 +214,10 @@ void clearway_dpdk_free_pool(struct rte_mempool *pool)
 }
 
 int clearway_dpdk_set_up_queue(uint16_t port, uint16_t queue, uint16_t descriptors,
-                               struct rte_mempool *pool)
+                               int32_t node, struct rte_mempool *pool)
 {
-    unsigned int socket = rte_eth_dev_socket_id(port);
-    int error = rte_eth_rx_queue_setup(port, queue, descriptors, socket, NULL, pool);
-    return error != 0 ? error : rte_eth_tx_queue_setup(port, queue, descriptors, socket, NULL);
+    int error = rte_eth_rx_queue_setup(port, queue, descriptors, node, NULL, pool);
+    return error != 0 ? error : rte_eth_tx_queue_setup(port, queue, descriptors, node, NULL);
 }
 
 int clearway_dpdk_start(uint16_t port)

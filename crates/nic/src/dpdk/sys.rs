@@ -30,6 +30,10 @@ pub(super) struct Facts {
     pub(super) offloads: u32,
     /// The NUMA node of the device; negative if it has none.
     pub(super) node: i32,
+    /// How many this machine has.
+    pub(super) nodes: u16,
+    /// Memory is of huge pages, of which DPDK knows the node.
+    pub(super) has_huge_pages: u8,
     pub(super) spreads: u8,
 }
 
@@ -105,7 +109,7 @@ unsafe extern "C" {
     pub(super) fn clearway_dpdk_set_mtu(port: u16, mtu: u16) -> c_int;
     pub(super) fn clearway_dpdk_pool(
         name: *const c_char,
-        port: u16,
+        node: i32,
         mbufs: u32,
         cached: u32,
         frame_bytes: u16,
@@ -115,6 +119,7 @@ unsafe extern "C" {
         port: u16,
         queue: u16,
         descriptors: u16,
+        node: i32,
         pool: *mut Mempool,
     ) -> c_int;
     pub(super) fn clearway_dpdk_start(port: u16) -> c_int;
