@@ -68,7 +68,7 @@ impl Leaving {
     pub(super) fn new(port: &Port) -> Self {
         Self {
             offloads: port.offloads,
-            segments_max: port.segments_max.min(SEGMENTS_MAX),
+            segments_max: port.segments_max.clamp(1, SEGMENTS_MAX),
             frame_bytes_max: port.frame_bytes_max,
             written: Vec::with_capacity(LCD_DESCRIPTORS),
             packets: Vec::with_capacity(LCD_DESCRIPTORS),
@@ -244,7 +244,7 @@ impl Leaving {
     fn leave_checksum(&mut self, index: usize) {
         let is_offered = |layout: &Layout| {
             let bit = if layout.is_tcp { sys::SUMS_TCP } else { sys::SUMS_UDP };
-            self.offloads & bit != 0
+            self.offloads & bit != 0 && !layout.has_extensions()
         };
         match Layout::of(self.frame(index)).filter(is_offered) {
             Some(layout) => self.offload(self.written[index].mbuf, &layout, 0),

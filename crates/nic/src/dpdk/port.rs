@@ -106,7 +106,7 @@ impl Port {
         self.node = facts.node;
         self.make_pools()?;
         self.begin_as_well_as_can_be(config, if config.offloads { facts.offloads } else { 0 })?;
-        self.segments_max = facts.segments_max.into();
+        self.segments_max = self.segments_max.min(facts.segments_max.into());
         self.mac = facts.mac;
         self.mode = mode(&facts, config, self);
         Ok(())
@@ -183,7 +183,7 @@ impl Port {
     }
 
     /// Configures and starts. A device that failed to start can be configured again.
-    fn begin(&self, config: &Config) -> Result<(), Error> {
+    fn begin(&mut self, config: &Config) -> Result<(), Error> {
         let device = &config.device;
         let mut settings = Settings {
             queues: self.queues,
@@ -195,6 +195,8 @@ impl Port {
         // SAFETY: the port is there and stopped, and the structure is whole.
         let outcome = unsafe { sys::clearway_dpdk_configure(self.number, &raw mut settings) };
         check(outcome, format!("configure {device}"))?;
+        // However many descriptors there are, others find room beside one packet.
+        self.segments_max = usize::from(settings.descriptors / 4);
         // SAFETY: as above.
         let outcome = unsafe { sys::clearway_dpdk_set_mtu(self.number, config.mtu_bytes) };
         // Some cannot change it because they have none.

@@ -92,6 +92,13 @@ impl Layout {
         self.is_v4 && headers[self.ip_at + FRAGMENT_AT] & DO_NOT_FRAGMENT == 0
     }
 
+    /// There is something between the header of IPv6 and that of UDP or TCP. A NIC that takes what
+    /// the former says for what the latter is needs to be spared that.
+    #[cfg(any(test, feature = "dpdk"))]
+    pub(crate) const fn has_extensions(&self) -> bool {
+        !self.is_v4 && self.transport_at - self.ip_at != ipv6::HEADER_LENGTH
+    }
+
     /// As what an [`Offload`] speaks of such frames.
     pub(super) const fn offload_kind(&self) -> u8 {
         match (self.is_tcp, self.is_v4) {

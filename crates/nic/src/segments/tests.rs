@@ -7,6 +7,7 @@ use clearway_base::Random;
 use clearway_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use clearway_wire::{ipv4, ipv6, protocol, udp};
 
+use super::layout::Layout;
 use super::{Cut, Merge, Offload, Verdict, coalesced, complete, settle};
 use crate::{Checksums, test_frames};
 
@@ -370,6 +371,18 @@ fn only_what_a_nic_has_verified_is_known_to_be_right() {
     let mut fragment = datagram(&[], true, &[1; 30]);
     fragment[20] = 0x20;
     assert_eq!(verdict(&fragment, Unknown, Right), Checksums::Unknown);
+}
+
+#[test]
+fn headers_in_between_are_seen() {
+    let tcp = &segment(false, ACK, 1, &[2; 30])[58..];
+    let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
+    let extended = frame(&[], false, 60, &[&options[..], tcp].concat());
+    let has_extensions =
+        |frame: &[u8]| Layout::of(frame).expect("it is TCP or UDP").has_extensions();
+    assert!(has_extensions(&extended));
+    assert!(!has_extensions(&frame(&[], false, protocol::TCP, tcp)));
+    assert!(!has_extensions(&datagram(&[(0x8100, 5)], true, &[1; 30])));
 }
 
 #[test]
