@@ -2,8 +2,8 @@
 //! `dpdk`.
 //!
 //! DPDK's environment (EAL) is started once per process, with the arguments of the first NIC that
-//! is opened ([`eal`]); it brings its plug-ins, memory and a thread for interrupts along. A
-//! [`port`] is a device of it with all its queues; [`queue`] is the driver's face, one value per
+//! is opened (`eal`); it brings its plug-ins, memory and a thread for interrupts along. A
+//! `port` is a device of it with all its queues; `queue` is the driver's face, one value per
 //! queue pair, each with a pool of its own, so that queues on different threads share nothing.
 //! Frames are shown where the device put them and written where it takes them from.
 //!
