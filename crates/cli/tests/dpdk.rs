@@ -43,3 +43,43 @@ fn messages_cross_from_dpdk_to_memif() {
     drop(network);
     serving.join().expect("the server ends with its daemon");
 }
+
+/// A queue pair of the device for each engine. `net_memif` has no hash: what goes in at one comes
+/// out at the same of the other end, and flows between engines of different numbers take a lane.
+#[test]
+fn several_engines_share_a_device() {
+    let socket = format!("clearway-dpdk-engines-{}", std::process::id());
+    let dpdk = format!(
+        "[[nic]]\ndriver = \"dpdk\"\neal = [\"--no-huge\", \"-m\", \"128\", \"--no-pci\"]\n\
+         device = \"net_memif0,role=server,socket={socket},socket-abstract=yes\"\n\
+         engines = 2\naddresses = [\"10.8.0.1/24\"]"
+    );
+    let memif = format!(
+        "[[nic]]\ndriver = \"memif\"\nsocket = \"@{socket}\"\nrole = \"client\"\n\
+         engines = 2\naddresses = [\"10.8.0.2/24\"]"
+    );
+    let here = Namespace::of_this_thread().expect("a namespace");
+    let at = ["10.8.0.1", "10.8.0.2"].map(|address| address.parse().expect("an address"));
+    let network = Network::in_namespaces([&here, &here], [&dpdk, &memif], at);
+    for (client, server) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
+        let engine = |number: usize| number.to_string();
+        let mut listening = network.server.attach_at(&engine(server), "server");
+        listening.listen(4000).expect("listening");
+        let mut channel = network.client.attach_at(&engine(client), "client");
+        let connected = channel.connect(network.server.at(4000), Some(PATIENCE));
+        let connection = connected.expect("connected");
+        for _ in 0..100 {
+            channel.send(connection, &[7; 30_000]).expect("sent");
+            let message = listening.recv_zero_copy(Some(PATIENCE)).expect("arrived");
+            assert_eq!(*message, [7; 30_000]);
+        }
+    }
+    let status = network.client.status();
+    for engine in status["engines"].as_array().expect("engines") {
+        let queue = &engine["queues"][0];
+        let mode = queue["mode"].as_str().expect("text");
+        assert!(mode.contains("net_memif, 2 of 255 queues"), "{mode}");
+        let received = queue["rx_frames"].as_u64().expect("a number");
+        assert!(received > 50, "{received} frames came to a queue: {status:#}");
+    }
+}

@@ -1,8 +1,10 @@
-//! The dpdk driver over devices that need no hardware: `net_memif` against our own memif, and in
-//! namespaces `net_af_xdp` and `net_tap` against the kernel's packet sockets. All in one test,
-//! since DPDK starts once per process. Needs the feature `dpdk`, and for those in namespaces root.
+//! The dpdk driver over devices that need no hardware: `net_memif` against our own memif,
+//! `net_virtio_user` against `net_vhost`, and in namespaces `net_af_xdp` and `net_tap` against the
+//! kernel's packet sockets. All in one test, since DPDK starts once per process. Needs the feature
+//! `dpdk`, and for those in namespaces root.
 
 mod conformance;
+mod offloads;
 mod veth;
 
 use std::path::Path;
@@ -24,7 +26,12 @@ fn eal() -> Vec<String> {
 }
 
 fn open(device: &str) -> DpdkQueue {
-    let config = Config { frame_bytes_max: FRAME_BYTES_MAX, ..Config::new(eal(), device) };
+    open_with(device, true)
+}
+
+fn open_with(device: &str, offloads: bool) -> DpdkQueue {
+    let new = Config::new(eal(), device);
+    let config = Config { frame_bytes_max: FRAME_BYTES_MAX, offloads, ..new };
     dpdk::open(&config).expect("DPDK opens the device").remove(0)
 }
 
@@ -36,6 +43,7 @@ fn fresh() -> u32 {
 
 #[test]
 fn dpdk() {
+    offloads::run();
     conforms();
     queues_on_threads_of_their_own();
     refusals_say_what_to_do();
@@ -44,6 +52,10 @@ fn dpdk() {
 fn conforms() {
     conformance::run(|| memif("client"));
     conformance::run(|| swapped(memif("server")));
+    for offloads in [true, false] {
+        conformance::run(|| offloads::vhost(offloads));
+        conformance::run(|| swapped(offloads::vhost(offloads)));
+    }
     if Veth::new().is_some() {
         conformance::run(af_xdp);
         conformance::run(|| swapped(af_xdp()));
@@ -56,8 +68,10 @@ fn conform_as_tap() {
         println!("skipped: net_tap needs /dev/net/tun (modprobe tun)");
         return;
     }
-    conformance::run(tap);
-    conformance::run(|| swapped(tap()));
+    for offloads in [true, false] {
+        conformance::run(|| tap(offloads));
+        conformance::run(|| swapped(tap(offloads)));
+    }
 }
 
 /// Most cases send from the first to the second.
@@ -89,10 +103,10 @@ fn af_xdp() -> Pair {
 }
 
 /// DPDK inside of a tap interface, and a packet socket outside.
-fn tap() -> Pair {
+fn tap(offloads: bool) -> Pair {
     let space = Namespace::create().expect("root may make namespaces");
     let device = format!("net_tap{},iface={INTERFACE}", fresh());
-    let a = space.within(|| open(&device)).expect("entered");
+    let a = space.within(|| open_with(&device, offloads)).expect("entered");
     ip(&space, &format!("addr add {}/24 dev {INTERFACE}", IPV4[0]));
     ip(&space, &format!("link set {INTERFACE} up"));
     let (b, steering) = packets(&space);

@@ -14,6 +14,8 @@ const MBUFS_PER_QUEUE: u32 = 8191;
 const MBUFS_CACHED: u32 = 256;
 /// Descriptors to ask for; the device may round.
 const DESCRIPTORS: u16 = 2 * LCD_DESCRIPTORS as u16;
+/// DPDK's `SOCKET_ID_ANY`.
+const ANY_NODE: i32 = -1;
 /// An mbuf tells its length in 16 bits, and leaves some of it free in front of the frame.
 const FRAME_BYTES_MAX: usize = 65_535 - 128;
 
@@ -27,6 +29,12 @@ pub(super) struct Port {
     /// What is in use and why, as a sentence.
     pub(super) mode: String,
     pub(super) wants_interrupts: bool,
+    /// What is left to the device: bits of [`sys`].
+    pub(super) offloads: u32,
+    /// Mbufs of one packet that is sent.
+    pub(super) segments_max: usize,
+    /// The NUMA node of its memory, or [`ANY_NODE`].
+    node: i32,
     /// One per queue.
     pools: Vec<*mut Mempool>,
     /// We made the device, and remove it at the end.
@@ -55,6 +63,9 @@ impl Port {
             frame_bytes_max: config.frame_bytes_max,
             mode: String::new(),
             wants_interrupts: true,
+            offloads: 0,
+            segments_max: 1,
+            node: ANY_NODE,
             pools: Vec::new(),
             made,
         };
@@ -92,17 +103,28 @@ impl Port {
                 config.mtu_bytes, facts.mtu_max
             )));
         }
-        for queue in 0..self.queues {
-            self.pools.push(self.make_pool(queue)?);
-        }
-        // A device that could wait for frames may be unable to where it is, for want of vectors.
-        self.begin(config, true).or_else(|_| {
-            self.wants_interrupts = false;
-            self.begin(config, false)
-        })?;
+        self.node = facts.node;
+        self.make_pools()?;
+        self.begin_as_well_as_can_be(config, if config.offloads { facts.offloads } else { 0 })?;
+        self.segments_max = self.segments_max.min(facts.segments_max.into());
         self.mac = facts.mac;
-        self.mode = mode(&facts, config, self.queues);
+        self.mode = mode(&facts, config, self);
         Ok(())
+    }
+
+    /// A device that could wait for frames may be unable to where it is, for want of vectors, and
+    /// what it offers may be more than it can do together.
+    fn begin_as_well_as_can_be(&mut self, config: &Config, offered: u32) -> Result<(), Error> {
+        let attempts = [(offered, true), (offered, false), (0, true), (0, false)];
+        let mut outcome = Ok(());
+        for attempt in &attempts[if offered == 0 { 2 } else { 0 }..] {
+            (self.offloads, self.wants_interrupts) = *attempt;
+            outcome = self.begin(config);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 
     fn facts(&self, device: &str) -> Result<Facts, Error> {
@@ -114,45 +136,67 @@ impl Port {
         Ok(facts)
     }
 
-    fn make_pool(&self, queue: u16) -> Result<*mut Mempool, Error> {
+    /// On the device's node; and where there is not so much memory, which is for the user to know
+    /// ([`Info::mode`](crate::Info::mode)), on any.
+    fn make_pools(&mut self) -> Result<(), Error> {
+        while self.pools.len() < usize::from(self.queues) {
+            let queue = self.pools.len() as u16;
+            let mut pool = self.make_pool(queue);
+            if pool.is_null() && self.node != ANY_NODE {
+                self.node = ANY_NODE;
+                pool = self.make_pool(queue);
+            }
+            if pool.is_null() {
+                return Err(self.no_memory());
+            }
+            self.pools.push(pool);
+        }
+        Ok(())
+    }
+
+    /// Null if there is too little memory.
+    fn make_pool(&self, queue: u16) -> *mut Mempool {
         let name = format!("clearway-{}-{queue}", self.number);
         let name = CString::new(name).expect("there is no zero in it");
         // SAFETY: the name is a string, which is copied.
-        let pool = unsafe {
+        unsafe {
             sys::clearway_dpdk_pool(
                 name.as_ptr(),
-                self.number,
+                self.node,
                 MBUFS_PER_QUEUE,
                 MBUFS_CACHED,
                 self.frame_bytes_max as u16,
             )
-        };
-        if !pool.is_null() {
-            return Ok(pool);
         }
+    }
+
+    fn no_memory(&self) -> Error {
         let mebibytes = (MBUFS_PER_QUEUE as usize * (self.frame_bytes_max + 512)) >> 20;
-        Err(Error::System {
+        Error::System {
             action: "dpdk: make the buffers of a queue".into(),
             remedy: format!(
                 "Each queue needs about {mebibytes} MiB: give DPDK more in `eal` (\"-m\", \
                  \"512\") or more huge pages, or open fewer queues"
             ),
             source: eal::last_error(),
-        })
+        }
     }
 
     /// Configures and starts. A device that failed to start can be configured again.
-    fn begin(&self, config: &Config, wants_interrupts: bool) -> Result<(), Error> {
+    fn begin(&mut self, config: &Config) -> Result<(), Error> {
         let device = &config.device;
         let mut settings = Settings {
             queues: self.queues,
             descriptors: DESCRIPTORS,
             mtu: config.mtu_bytes,
-            wants_interrupts: wants_interrupts.into(),
+            wants_interrupts: self.wants_interrupts.into(),
+            offloads: self.offloads,
         };
         // SAFETY: the port is there and stopped, and the structure is whole.
         let outcome = unsafe { sys::clearway_dpdk_configure(self.number, &raw mut settings) };
         check(outcome, format!("configure {device}"))?;
+        // However many descriptors there are, others find room beside one packet.
+        self.segments_max = usize::from(settings.descriptors / 4);
         // SAFETY: as above.
         let outcome = unsafe { sys::clearway_dpdk_set_mtu(self.number, config.mtu_bytes) };
         // Some cannot change it because they have none.
@@ -162,7 +206,8 @@ impl Port {
         for (queue, pool) in (0..).zip(&self.pools) {
             // SAFETY: the port is configured for so many queues, and the pool lives longer than it.
             let outcome = unsafe {
-                sys::clearway_dpdk_set_up_queue(self.number, queue, settings.descriptors, *pool)
+                let descriptors = settings.descriptors;
+                sys::clearway_dpdk_set_up_queue(self.number, queue, descriptors, self.node, *pool)
             };
             check(outcome, format!("set up queue {queue} of {device}"))?;
         }
@@ -240,22 +285,76 @@ fn check(outcome: i32, action: String) -> Result<(), Error> {
     })
 }
 
-fn mode(facts: &Facts, config: &Config, queues: u16) -> String {
+fn mode(facts: &Facts, config: &Config, port: &Port) -> String {
     let name = config.device.split(',').next().unwrap_or_default();
-    let spreading = match (queues, facts.spreads) {
+    let spreading = match (port.queues, facts.spreads) {
         (1, _) => "",
         (_, 0) => " over which it spreads frames as it likes",
         _ => " over which it spreads flows",
     };
-    let checksums = if facts.offers_checksums == 0 {
-        "which the device does not offer"
-    } else {
-        "since those of the device do not cover all frames"
-    };
+    let place = place(facts, port.node);
     format!(
-        "{name} by the poll-mode driver {}, {queues} of {} queues{spreading}; checksums in \
-         software, {checksums}",
+        "{name} by the poll-mode driver {}, {} of {} queues{spreading}{place}; {}",
         text(&facts.driver),
+        port.queues,
         facts.queues_max,
+        offloads(facts.offloads, port.offloads, config.offloads),
     )
+}
+
+/// On which NUMA node buffers are, where that makes a difference, and why on no better one.
+fn place(facts: &Facts, node: i32) -> String {
+    let Facts { node: device, nodes, has_huge_pages, .. } = *facts;
+    if nodes < 2 || device == ANY_NODE {
+        return String::new();
+    }
+    if has_huge_pages == 0 {
+        return format!(
+            "; buffers on no NUMA node in particular, which takes huge pages (the device is on \
+             node {device})"
+        );
+    }
+    if node == device {
+        return format!("; buffers on NUMA node {device}, as the device");
+    }
+    format!("; buffers on any NUMA node, since that of the device, {device}, has no memory left")
+}
+
+/// What the device does of checksums and segments, and why no more.
+fn offloads(offered: u32, used: u32, wanted: bool) -> String {
+    let done = [
+        (sys::VERIFIES, "verifies checksums of UDP and TCP"),
+        (sys::COALESCES, "puts segments of TCP together"),
+        (sys::SUMS_TCP, "fills in checksums of TCP"),
+        (sys::SEGMENTS, "parts packets of TCP"),
+    ];
+    let done: Vec<_> =
+        done.iter().filter(|(bit, _)| used & bit != 0).map(|(_, what)| *what).collect();
+    if !done.is_empty() {
+        return format!("the device {}", done.join(", "));
+    }
+    let why = match (offered, wanted) {
+        (0, _) => "which the device does not offer",
+        (_, false) => "as the configuration says",
+        _ => "since the device did not start with what it offers",
+    };
+    format!("checksums in software, {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ANY_NODE, Facts, place};
+
+    #[test]
+    fn where_buffers_are_is_said_where_it_matters() {
+        // SAFETY: all zeros is a valid value of this plain structure.
+        let none: Facts = unsafe { std::mem::zeroed() };
+        let facts =
+            |node, nodes, huge: bool| Facts { node, nodes, has_huge_pages: huge.into(), ..none };
+        assert_eq!(place(&facts(0, 1, true), 0), "", "there is one node");
+        assert_eq!(place(&facts(ANY_NODE, 2, true), ANY_NODE), "", "a device of none");
+        assert!(place(&facts(1, 2, true), 1).contains("on NUMA node 1, as the device"));
+        assert!(place(&facts(1, 2, true), ANY_NODE).contains("has no memory left"));
+        assert!(place(&facts(1, 2, false), 1).contains("takes huge pages"));
+    }
 }

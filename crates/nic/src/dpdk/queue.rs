@@ -1,28 +1,28 @@
 //! A queue pair of a DPDK device behind the crate's queue trait.
 
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll;
 
+use super::arrived::Arrived;
+use super::leaving::Leaving;
 use super::port::Port;
-use super::sys::{self, Frame, Mbuf};
-use super::thread;
-use crate::burst::Burst;
-use crate::{
-    BURST_FRAMES, Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, Queue, Sink, Transmit,
-};
+use super::{sys, thread};
+use crate::{Capabilities, Counters, Error, Info, Queue, Sink, Transmit};
 
 /// Calls of `receive` between two looks at the link, while it is up and while it is down.
 const CALLS_UP: u32 = 16 * 1024;
 const CALLS_DOWN: u32 = 64;
 
 /// One queue pair of a device. Opened by [`super::open`].
-#[derive(Debug)]
 pub struct DpdkQueue {
     index: u16,
     arrived: Arrived,
     leaving: Leaving,
+    /// The device did not take all at the last flush.
+    is_behind: bool,
     counters: Counters,
     link_up: bool,
     calls_left: u32,
@@ -36,41 +36,21 @@ pub struct DpdkQueue {
 // one thread at a time, as DPDK demands of the two halves of a queue.
 unsafe impl Send for DpdkQueue {}
 
-/// Frames that have been taken from the device: a device may refuse to give fewer than a whole
-/// burst, so that what is over the budget waits here.
-#[derive(Debug)]
-struct Arrived {
-    mbufs: [*mut Mbuf; BURST_FRAMES],
-    frames: [Frame; BURST_FRAMES],
-    /// Those from `next` to `count` have not been shown.
-    next: usize,
-    count: usize,
-}
-
-/// Frames that are written and not handed over.
-#[derive(Debug)]
-struct Leaving {
-    mbufs: Vec<*mut Mbuf>,
-    /// Where the next frame is to be written, if it has been fetched.
-    spare: Option<(*mut Mbuf, *mut u8)>,
-    /// The device did not take all at the last flush.
-    is_behind: bool,
+impl fmt::Debug for DpdkQueue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { port, index, .. } = self;
+        let mut queue = formatter.debug_struct("DpdkQueue");
+        queue.field("port", port).field("index", index).finish_non_exhaustive()
+    }
 }
 
 impl DpdkQueue {
     pub(super) fn open(port: &Arc<Port>, index: u16) -> Result<Self, Error> {
-        let none = Frame { bytes: std::ptr::null(), length: 0 };
-        let arrived = Arrived {
-            mbufs: [std::ptr::null_mut(); BURST_FRAMES],
-            frames: [none; BURST_FRAMES],
-            next: 0,
-            count: 0,
-        };
-        let mbufs = Vec::with_capacity(LCD_DESCRIPTORS);
         Ok(Self {
             index,
-            arrived,
-            leaving: Leaving { mbufs, spare: None, is_behind: false },
+            arrived: Arrived::new(port.frame_bytes_max),
+            leaving: Leaving::new(port),
+            is_behind: false,
             counters: Counters::default(),
             link_up: port.link_is_up(),
             calls_left: CALLS_DOWN,
@@ -85,101 +65,25 @@ impl DpdkQueue {
         self.calls_left = if self.link_up { CALLS_UP } else { CALLS_DOWN };
     }
 
-    /// Takes a burst from the device, if there is nothing left of the last. True if there is
-    /// something.
+    /// True if there are frames to be shown.
     #[inline]
     fn fetch(&mut self) -> bool {
-        let Arrived { mbufs, frames, next, count } = &mut self.arrived;
-        if next < count {
-            return true;
-        }
-        // SAFETY: the port is started and has this queue, whose receiving half only we use; there
-        // is room for a burst in both arrays.
-        let fetched = unsafe {
-            sys::clearway_dpdk_receive(
-                self.port.number,
-                self.index,
-                BURST_FRAMES as u16,
-                self.port.frame_bytes_max as u32,
-                mbufs.as_mut_ptr(),
-                frames.as_mut_ptr(),
-                &raw mut self.counters.rx_frames_dropped,
-            )
-        };
-        (*next, *count) = (0, usize::from(fetched));
-        fetched > 0
-    }
-
-    /// Shows up to `budget` of the frames that were fetched, and gives their mbufs back.
-    #[inline]
-    fn show(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
-        let Arrived { mbufs, frames, next, count } = &mut self.arrived;
-        let end = (*count).min(*next + budget);
-        let mut burst = Burst::new();
-        for frame in &frames[*next..end] {
-            // SAFETY: the shim has seen to it that all bytes of the frame are there; nobody else
-            // writes them until the mbuf is freed, below.
-            let bytes = unsafe { std::slice::from_raw_parts(frame.bytes, frame.length) };
-            self.counters.rx_bytes += frame.length as u64;
-            burst.push(bytes);
-        }
-        let shown = burst.show(sink);
-        free(&mut mbufs[*next..end]);
-        *next = end;
-        self.counters.rx_frames += shown as u64;
-        shown
-    }
-
-    /// An mbuf for the next frame.
-    #[inline]
-    fn buffer(&mut self) -> Option<(*mut Mbuf, *mut u8)> {
-        if self.leaving.spare.is_some() {
-            return self.leaving.spare.take();
-        }
-        let mut bytes = std::ptr::null_mut();
-        // SAFETY: the pool lives as long as the port.
-        let mbuf = unsafe { sys::clearway_dpdk_buffer(self.port.pool(self.index), &raw mut bytes) };
-        (!mbuf.is_null()).then_some((mbuf, bytes))
+        self.arrived.fetch(&self.port, self.index, &mut self.counters)
     }
 
     /// Hands over what the device takes.
     fn hand_over(&mut self) {
-        while self.link_up && !self.leaving.mbufs.is_empty() {
-            if self.hand_over_some() == 0 {
+        while self.link_up && !self.leaving.is_empty() {
+            if !self.leaving.hand_over(&self.port, self.index, &mut self.counters) {
                 // Its descriptors are used up, or its link has gone.
                 self.look_at_link();
                 break;
             }
         }
         if !self.link_up {
-            self.counters.tx_frames_dropped += self.leaving.mbufs.len() as u64;
-            self.leaving.give_back();
+            self.leaving.drop_all(&mut self.counters);
         }
-        self.leaving.is_behind = !self.leaving.mbufs.is_empty();
-    }
-
-    fn hand_over_some(&mut self) -> usize {
-        let mbufs = &mut self.leaving.mbufs;
-        let mut lengths = [0; LCD_DESCRIPTORS];
-        for (length, mbuf) in lengths.iter_mut().zip(mbufs.iter()) {
-            // SAFETY: the mbuf is ours, and holds a frame.
-            *length = unsafe { sys::clearway_dpdk_length(*mbuf) };
-        }
-        // SAFETY: the port is started and has this queue, whose sending half only we use; the mbufs
-        // hold a frame each, and those that are taken are removed.
-        let taken = unsafe {
-            sys::clearway_dpdk_transmit(
-                self.port.number,
-                self.index,
-                mbufs.as_mut_ptr(),
-                mbufs.len() as u16,
-            )
-        };
-        let taken = usize::from(taken);
-        mbufs.drain(..taken);
-        self.counters.tx_frames += taken as u64;
-        self.counters.tx_bytes += lengths[..taken].iter().map(|it| u64::from(*it)).sum::<u64>();
-        taken
+        self.is_behind = !self.leaving.is_empty();
     }
 }
 
@@ -187,7 +91,7 @@ impl Queue for DpdkQueue {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             frame_bytes_max: self.port.frame_bytes_max,
-            transmit_checksum: false,
+            transmit_checksum: self.port.offloads & sys::SUMS_TCP != 0,
             receive_checksum: false,
             kernel_shares: false,
             reaches_kernel: false,
@@ -202,7 +106,14 @@ impl Queue for DpdkQueue {
         } else {
             "polled, since it has no receive interrupts"
         };
-        Info { driver: "dpdk", mode: format!("{}; {waits}", self.port.mode), mac: self.port.mac }
+        let mut mode = format!("{}; {waits}", self.port.mode);
+        if let Some(error) = self.leaving.refused() {
+            mode += &format!(
+                "; what leaves gets its checksums in software since the device has refused a \
+                 packet ({error})"
+            );
+        }
+        Info { driver: "dpdk", mode, mac: self.port.mac }
     }
 
     fn link_up(&self) -> bool {
@@ -216,14 +127,13 @@ impl Queue for DpdkQueue {
             self.look_at_link();
         }
         self.calls_left -= 1;
-        if self.leaving.is_behind {
+        if self.is_behind {
             self.hand_over();
         }
         let mut shown = 0;
         while shown < budget && self.fetch() {
-            let was_whole = self.arrived.count == BURST_FRAMES;
-            shown += self.show(budget - shown, sink);
-            if !was_whole {
+            shown += self.arrived.show(budget - shown, sink, &mut self.counters);
+            if !self.arrived.has_waiting() && !self.arrived.was_whole() {
                 break;
             }
         }
@@ -233,28 +143,18 @@ impl Queue for DpdkQueue {
     #[inline]
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
         thread::enter();
-        if self.leaving.mbufs.len() == LCD_DESCRIPTORS {
-            return Transmit::Full;
-        }
-        let Some((mbuf, bytes)) = self.buffer() else { return Transmit::Full };
-        let room = self.port.frame_bytes_max;
-        // SAFETY: the mbuf is ours alone, and the pool was made so that each has that much room.
-        let buffer = unsafe { std::slice::from_raw_parts_mut(bytes, room) };
-        let length = fill(buffer);
-        assert!(length <= room, "fill wrote {length} bytes into a buffer of {room}");
-        if length == 0 {
-            self.leaving.spare = Some((mbuf, bytes));
-            return Transmit::Nothing;
-        }
-        // SAFETY: the mbuf is ours, and so many bytes of it are written.
-        unsafe { sys::clearway_dpdk_set_length(mbuf, length as u16) };
-        self.leaving.mbufs.push(mbuf);
-        Transmit::Queued
+        self.leaving.transmit(&self.port, self.index, false, fill)
+    }
+
+    #[inline]
+    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        thread::enter();
+        self.leaving.transmit(&self.port, self.index, true, fill)
     }
 
     #[inline]
     fn flush(&mut self) {
-        if !self.leaving.mbufs.is_empty() {
+        if !self.leaving.is_empty() {
             self.hand_over();
         }
     }
@@ -290,12 +190,6 @@ impl Queue for DpdkQueue {
 
 impl Drop for DpdkQueue {
     fn drop(&mut self) {
-        let Arrived { mbufs, next, count, .. } = &mut self.arrived;
-        free(&mut mbufs[*next..*count]);
-        if let Some((spare, _)) = self.leaving.spare.take() {
-            self.leaving.mbufs.push(spare);
-        }
-        self.leaving.give_back();
         if let Some(epoll) = &self.epoll {
             // SAFETY: the port is started and has this queue; the descriptor is open, and DPDK
             // forgets it.
@@ -304,20 +198,6 @@ impl Drop for DpdkQueue {
             }
         }
     }
-}
-
-impl Leaving {
-    fn give_back(&mut self) {
-        free(&mut self.mbufs);
-        self.mbufs.clear();
-    }
-}
-
-/// Gives mbufs back to their pool; the pointers are stale afterwards.
-#[inline]
-fn free(mbufs: &mut [*mut Mbuf]) {
-    // SAFETY: the caller owns the mbufs, and forgets them.
-    unsafe { sys::clearway_dpdk_free(mbufs.as_mut_ptr(), mbufs.len() as u32) };
 }
 
 /// A descriptor that tells of frames, if the device can do that.

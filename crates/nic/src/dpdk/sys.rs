@@ -24,9 +24,31 @@ pub(super) struct Facts {
     pub(super) mac: [u8; 6],
     pub(super) queues_max: u16,
     pub(super) mtu_max: u16,
-    pub(super) offers_checksums: u8,
+    /// Mbufs of one packet that is sent.
+    pub(super) segments_max: u16,
+    /// Of those below.
+    pub(super) offloads: u32,
+    /// The NUMA node of the device; negative if it has none.
+    pub(super) node: i32,
+    /// How many this machine has.
+    pub(super) nodes: u16,
+    /// Memory is of huge pages, of which DPDK knows the node.
+    pub(super) has_huge_pages: u8,
     pub(super) spreads: u8,
 }
+
+/// The device says of each frame of UDP or TCP whether its checksums are right.
+pub(super) const VERIFIES: u32 = 1;
+/// It may put segments of TCP together.
+pub(super) const COALESCES: u32 = 2;
+/// It fills in checksums of TCP.
+pub(super) const SUMS_TCP: u32 = 4;
+/// It fills in checksums of UDP.
+pub(super) const SUMS_UDP: u32 = 8;
+/// It fills in checksums of IPv4.
+pub(super) const SUMS_IP: u32 = 16;
+/// It parts packets of TCP.
+pub(super) const SEGMENTS: u32 = 32;
 
 #[repr(C)]
 pub(super) struct Settings {
@@ -35,13 +57,44 @@ pub(super) struct Settings {
     pub(super) descriptors: u16,
     pub(super) mtu: u16,
     pub(super) wants_interrupts: u8,
+    /// Those to be used.
+    pub(super) offloads: u32,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    pub(super) bytes: *const u8,
-    pub(super) length: usize,
+    pub(super) bytes: *mut u8,
+    pub(super) length: u32,
+    /// What of it is at `bytes`: all of it, unless it `is_several`.
+    pub(super) head_length: u16,
+    /// The payload of each of several; 0 if the device does not say.
+    pub(super) segment_bytes: u16,
+    /// What the device says of the checksum of IPv4, and of that of UDP or TCP: [`RIGHT`],
+    /// [`MISSING`], or something else.
+    pub(super) ip_checksum: u8,
+    pub(super) transport_checksum: u8,
+    /// Several packets that came as one, or a frame that is too long.
+    pub(super) is_several: u8,
+}
+
+pub(super) const RIGHT: u8 = 1;
+pub(super) const MISSING: u8 = 2;
+
+/// What is left to the device with a packet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offload {
+    pub(super) link_bytes: u16,
+    pub(super) network_bytes: u16,
+    pub(super) transport_bytes: u16,
+    /// The payload of each packet, if it is to be parted; 0 otherwise.
+    pub(super) segment_bytes: u16,
+    pub(super) checksum_at: u16,
+    pub(super) is_v4: u8,
+    pub(super) is_tcp: u8,
+    /// The device fills in the checksum of IPv4, too.
+    pub(super) sums_ip: u8,
 }
 
 unsafe extern "C" {
@@ -56,7 +109,7 @@ unsafe extern "C" {
     pub(super) fn clearway_dpdk_set_mtu(port: u16, mtu: u16) -> c_int;
     pub(super) fn clearway_dpdk_pool(
         name: *const c_char,
-        port: u16,
+        node: i32,
         mbufs: u32,
         cached: u32,
         frame_bytes: u16,
@@ -66,6 +119,7 @@ unsafe extern "C" {
         port: u16,
         queue: u16,
         descriptors: u16,
+        node: i32,
         pool: *mut Mempool,
     ) -> c_int;
     pub(super) fn clearway_dpdk_start(port: u16) -> c_int;
@@ -81,10 +135,22 @@ unsafe extern "C" {
         frames: *mut Frame,
         dropped: *mut u64,
     ) -> u16;
+    pub(super) fn clearway_dpdk_copy(
+        mbuf: *const Mbuf,
+        pieces: *const libc::iovec,
+        count: usize,
+    ) -> c_int;
     pub(super) fn clearway_dpdk_free(mbufs: *mut *mut Mbuf, count: c_uint);
     pub(super) fn clearway_dpdk_buffer(pool: *mut Mempool, bytes: *mut *mut u8) -> *mut Mbuf;
     pub(super) fn clearway_dpdk_set_length(mbuf: *mut Mbuf, length: u16);
-    pub(super) fn clearway_dpdk_length(mbuf: *const Mbuf) -> u32;
+    pub(super) fn clearway_dpdk_join(mbufs: *const *mut Mbuf, count: u16, header_bytes: u16);
+    pub(super) fn clearway_dpdk_offload(mbuf: *mut Mbuf, offload: *const Offload);
+    pub(super) fn clearway_dpdk_prepare(
+        port: u16,
+        queue: u16,
+        mbufs: *mut *mut Mbuf,
+        count: u16,
+    ) -> u16;
     pub(super) fn clearway_dpdk_transmit(
         port: u16,
         queue: u16,

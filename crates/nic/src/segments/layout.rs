@@ -29,17 +29,17 @@ pub(super) const FLAGS_AT: usize = 13;
 
 /// The headers of a frame of UDP or TCP that is no fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) is_v4: bool,
-    pub(super) is_tcp: bool,
-    pub(super) ip_at: usize,
-    pub(super) transport_at: usize,
-    pub(super) payload_at: usize,
+pub(crate) struct Layout {
+    pub(crate) is_v4: bool,
+    pub(crate) is_tcp: bool,
+    pub(crate) ip_at: usize,
+    pub(crate) transport_at: usize,
+    pub(crate) payload_at: usize,
 }
 
 impl Layout {
     /// `None` if the frame is something else, or its headers are not all there.
-    pub(super) fn of(frame: &[u8]) -> Option<Layout> {
+    pub(crate) fn of(frame: &[u8]) -> Option<Layout> {
         let mut ip_at = ethernet::HEADER_LENGTH;
         let mut kind = u16_at(frame, ip_at - 2)?;
         for _ in 0..TAGS_MAX {
@@ -92,6 +92,13 @@ impl Layout {
         self.is_v4 && headers[self.ip_at + FRAGMENT_AT] & DO_NOT_FRAGMENT == 0
     }
 
+    /// There is something between the header of IPv6 and that of UDP or TCP. A NIC that takes what
+    /// the former says for what the latter is needs to be spared that.
+    #[cfg(any(test, feature = "dpdk"))]
+    pub(crate) const fn has_extensions(&self) -> bool {
+        !self.is_v4 && self.transport_at - self.ip_at != ipv6::HEADER_LENGTH
+    }
+
     /// As what an [`Offload`] speaks of such frames.
     pub(super) const fn offload_kind(&self) -> u8 {
         match (self.is_tcp, self.is_v4) {
@@ -107,13 +114,25 @@ impl Layout {
     }
 
     /// Where the checksum of UDP or TCP is.
-    pub(super) const fn checksum_at(&self) -> usize {
+    pub(crate) const fn checksum_at(&self) -> usize {
         self.transport_at + self.checksum_offset()
     }
 
     /// The bytes of a packet with so much payload, the IP header included.
     pub(super) const fn packet_bytes(&self, payload_bytes: usize) -> usize {
         self.payload_at - self.ip_at + payload_bytes
+    }
+
+    /// Where the packet ends, by what IP says of it, which may be beyond the end of a frame. `None`
+    /// if that is in the middle of its headers.
+    pub(super) fn packet_end(&self, headers: &[u8]) -> Option<usize> {
+        let ip_bytes = if self.is_v4 {
+            u16_at(headers, self.ip_at + ipv4::TOTAL_LENGTH_AT).map(usize::from)
+        } else {
+            u16_at(headers, self.ip_at + ipv6::PAYLOAD_LENGTH_AT)
+                .map(|bytes| usize::from(bytes) + ipv6::HEADER_LENGTH)
+        };
+        ip_bytes.map(|bytes| self.ip_at + bytes).filter(|end| *end >= self.payload_at)
     }
 
     /// Writes the lengths of a packet with so much payload, which is at most 64 KiB in all.

@@ -174,17 +174,9 @@ impl Merge {
 
 /// The packet ends where the frame does, by all that its headers say.
 fn says_lengths(layout: &Layout, frame: &[u8]) -> bool {
-    let payload_bytes = frame.len() - layout.payload_at;
-    let packet_bytes = layout.packet_bytes(payload_bytes);
-    let ip_bytes = if layout.is_v4 {
-        u16_at(frame, layout.ip_at + ipv4::TOTAL_LENGTH_AT).map(usize::from)
-    } else {
-        u16_at(frame, layout.ip_at + ipv6::PAYLOAD_LENGTH_AT)
-            .map(|bytes| usize::from(bytes) + ipv6::HEADER_LENGTH)
-    };
     let udp_bytes = || u16_at(frame, layout.transport_at + udp::LENGTH_AT).map(usize::from);
-    ip_bytes == Some(packet_bytes)
-        && (layout.is_tcp || udp_bytes() == Some(udp::HEADER_LENGTH + payload_bytes))
+    layout.packet_end(frame) == Some(frame.len())
+        && (layout.is_tcp || udp_bytes() == Some(frame.len() - layout.transport_at))
 }
 
 /// The flags of a segment.

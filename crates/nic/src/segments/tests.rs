@@ -7,8 +7,9 @@ use clearway_base::Random;
 use clearway_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use clearway_wire::{ipv4, ipv6, protocol, udp};
 
-use super::{Cut, Merge, Offload, complete};
-use crate::test_frames;
+use super::layout::Layout;
+use super::{Cut, Merge, Offload, Verdict, coalesced, complete, settle};
+use crate::{Checksums, test_frames};
 
 const FROM_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const TO_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -313,6 +314,98 @@ fn checksums_are_completed() {
     }
 }
 
+/// What is missing is filled in, whatever a frame is padded with, and nothing else is touched.
+#[test]
+fn what_a_nic_has_not_filled_in_is() {
+    let mut random = Random::new(13);
+    for round in 0..1000 {
+        let (is_v4, is_tcp) = (random.chance(1, 2), random.chance(1, 2));
+        let length = random.below(100) as usize;
+        let payload = random_bytes(&mut random, length);
+        let (mut right, ip_at, offset) = if is_tcp {
+            (segment(is_v4, ACK, 5, &payload), 18, 16)
+        } else {
+            (datagram(&[], is_v4, &payload), 14, 6)
+        };
+        let transport_at = ip_at + if is_v4 { 20 } else { 40 };
+        let padding_length = random.below(40) as usize;
+        right.extend(random_bytes(&mut random, padding_length));
+        let mut frame = right.clone();
+        frame[transport_at + offset] ^= 0x5a;
+        let ip = if is_v4 && random.chance(1, 2) {
+            frame[ip_at + 10] ^= 0x5a;
+            Verdict::Missing
+        } else {
+            [Verdict::Right, Verdict::Unknown][round % 2]
+        };
+        assert_eq!(settle(&mut frame, ip, Verdict::Missing), Checksums::Right, "round {round}");
+        assert_eq!(frame, right, "round {round}");
+        if ip == Verdict::Missing {
+            frame[ip_at + 10] ^= 0x5a;
+        }
+        assert_eq!(settle(&mut frame, ip, Verdict::Unknown), Checksums::Unknown);
+        assert_eq!(frame, right, "its IP header is known, and its payload is not");
+    }
+}
+
+#[test]
+fn only_what_a_nic_has_verified_is_known_to_be_right() {
+    let verdict = |frame: &[u8], ip, transport| {
+        let mut settled = frame.to_vec();
+        let checksums = settle(&mut settled, ip, transport);
+        assert_eq!(settled, frame, "nothing was missing");
+        checksums
+    };
+    use Verdict::{Right, Unknown};
+    for frame in [datagram(&[(0x8100, 5)], true, &[1; 30]), segment(false, ACK, 1, &[2; 30])] {
+        assert_eq!(verdict(&frame, Right, Right), Checksums::Right);
+        assert_eq!(verdict(&frame, Unknown, Right), Checksums::Right, "IPv4's is looked at");
+        assert_eq!(verdict(&frame, Right, Unknown), Checksums::Unknown);
+        assert_eq!(verdict(&frame, Unknown, Unknown), Checksums::Unknown);
+        let short = &frame[..frame.len() - 1];
+        assert_eq!(verdict(short, Unknown, Right), Checksums::Unknown, "a part of a packet");
+    }
+    let mut wrong = datagram(&[], true, &[1; 30]);
+    wrong[24] ^= 1;
+    assert_eq!(verdict(&wrong, Unknown, Right), Checksums::Unknown);
+    let mut fragment = datagram(&[], true, &[1; 30]);
+    fragment[20] = 0x20;
+    assert_eq!(verdict(&fragment, Unknown, Right), Checksums::Unknown);
+}
+
+#[test]
+fn headers_in_between_are_seen() {
+    let tcp = &segment(false, ACK, 1, &[2; 30])[58..];
+    let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
+    let extended = frame(&[], false, 60, &[&options[..], tcp].concat());
+    let has_extensions =
+        |frame: &[u8]| Layout::of(frame).expect("it is TCP or UDP").has_extensions();
+    assert!(has_extensions(&extended));
+    assert!(!has_extensions(&frame(&[], false, protocol::TCP, tcp)));
+    assert!(!has_extensions(&datagram(&[(0x8100, 5)], true, &[1; 30])));
+}
+
+#[test]
+fn what_a_nic_has_put_together_is_cut() {
+    let payload = random_bytes(&mut Random::new(3), 2500);
+    let whole = segment(true, ACK | PSH, 77, &payload);
+    let frames = |segment_bytes| {
+        let said = coalesced(&whole, whole.len() + 3, segment_bytes, 1514);
+        let (offload, end) = said.expect("it can be parted");
+        assert_eq!(end, whole.len(), "what follows is padding");
+        cut(&offload, &whole).iter().map(|frame| frame.len() - 70).collect::<Vec<_>>()
+    };
+    assert_eq!(frames(1000), [1000, 1000, 500]);
+    assert_eq!(frames(0), [1514 - 70, 2500 - (1514 - 70)], "as long as frames may be");
+    assert_eq!(coalesced(&whole, whole.len() - 1, 1000, 1514), None, "a part of it");
+    let datagrams = datagram(&[], false, &payload);
+    let said = |segment_bytes| coalesced(&datagrams, datagrams.len(), segment_bytes, 1514);
+    let (offload, _) = said(900).expect("it can be parted");
+    assert_eq!(cut(&offload, &datagrams).len(), 3);
+    let (offload, _) = said(0).expect("it is a datagram");
+    assert_eq!(Cut::new(&offload, &datagrams, datagrams.len()), None, "a long one");
+}
+
 #[test]
 fn no_bytes_do_harm() {
     let mut random = Random::new(5);
@@ -335,7 +428,13 @@ fn no_bytes_do_harm() {
             cuts += 1;
         }
         merged(&[frame.clone(), frame.clone()]);
+        let segment_bytes = random.below(100) as u16;
+        let said = coalesced(&frame, frame.len(), segment_bytes, 1514);
+        said.map(|(offload, end)| Cut::new(&offload, &frame[..end], end));
         let _ = complete(&offload, &mut frame, 0);
+        let all = [Verdict::Unknown, Verdict::Right, Verdict::Missing];
+        let [ip, transport] = std::array::from_fn(|_| all[random.below(3) as usize]);
+        settle(&mut frame, ip, transport);
     }
     assert!(cuts > 1000, "only {cuts} of them were super-frames");
 }

@@ -19,6 +19,11 @@ pub(crate) const IPV6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2)];
 /// Where [`datagrams`] go.
 pub(crate) const PORT: u16 = 7117;
+/// Flags of segments.
+const FIN: u8 = 0x1;
+pub(crate) const SYN: u8 = 0x2;
+const PSH: u8 = 0x8;
+pub(crate) const ACK: u8 = 0x10;
 /// How long anything may take before it counts as never.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -317,4 +322,76 @@ pub(crate) fn datagrams(
         ethernet(macs, tags, 0x86dd, &ipv6(IPV6[0], 17, &udp))
     };
     sizes.iter().enumerate().map(datagram).collect()
+}
+
+/// Where a stream is, at the far end: to which port it goes, what comes next, what was received.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    pub(crate) to: u16,
+    pub(crate) sequence: u32,
+    pub(crate) acknowledgement: u32,
+}
+
+/// A segment from [`PORT`] of the far end, with a right checksum.
+pub(crate) fn segment(
+    macs: [[u8; 6]; 2],
+    tags: &[u16],
+    is_v4: bool,
+    stream: Stream,
+    flags: u8,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut tcp = [PORT.to_be_bytes(), stream.to.to_be_bytes()].concat();
+    tcp.extend(stream.sequence.to_be_bytes());
+    tcp.extend(stream.acknowledgement.to_be_bytes());
+    tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    tcp.extend(payload);
+    let addresses = if is_v4 {
+        [IPV4[1].octets(), IPV4[0].octets()].concat()
+    } else {
+        [IPV6[1].octets(), IPV6[0].octets()].concat()
+    };
+    let length = (tcp.len() as u16).to_be_bytes();
+    let pseudo = [&addresses[..], &length, &[0, 6], &tcp].concat();
+    tcp[16..18].copy_from_slice(&checksum(&pseudo).to_be_bytes());
+    if is_v4 {
+        let packet = ipv4(IPV4[0], 6, &[], 0x4000, &tcp);
+        return ethernet(macs, tags, 0x0800, &packet);
+    }
+    ethernet(macs, tags, 0x86dd, &ipv6(IPV6[0], 6, &tcp))
+}
+
+/// A stream from the far end, in segments of these sizes, of which the last ends it.
+pub(crate) fn segments(
+    macs: [[u8; 6]; 2],
+    tags: &[u16],
+    is_v4: bool,
+    mut stream: Stream,
+    sizes: &[usize],
+) -> Vec<Vec<u8>> {
+    let last = sizes.len() - 1;
+    let next = |(index, size): (usize, &usize)| {
+        let flags = if index == last { ACK | PSH | FIN } else { ACK };
+        let payload: Vec<u8> = (0..*size).map(|at| (index * 31 + at / 7) as u8).collect();
+        let frame = segment(macs, tags, is_v4, stream, flags, &payload);
+        stream.sequence = stream.sequence.wrapping_add(*size as u32);
+        frame
+    };
+    sizes.iter().enumerate().map(next).collect()
+}
+
+/// Sends segments whose checksums are left to the queue, in whose place something else is.
+pub(crate) fn send_unsummed(queue: &mut dyn Queue, frames: &[Vec<u8>], tags: &[u16], is_v4: bool) {
+    let checksum_at = 14 + 4 * tags.len() + if is_v4 { 20 } else { 40 } + 16;
+    for frame in frames {
+        let mut fill = |buffer: &mut [u8]| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            buffer[checksum_at] ^= 0x5a;
+            frame.len()
+        };
+        while queue.transmit_unsummed(&mut fill) == Transmit::Full {
+            queue.flush();
+        }
+    }
+    queue.flush();
 }
