@@ -151,6 +151,8 @@ pub struct Dpdk {
     pub device: String,
     /// Queues to use.
     pub queues: u16,
+    /// Whether checksums and segments of TCP are left to the device.
+    pub offloads: bool,
 }
 
 impl Dpdk {

@@ -27,6 +27,7 @@ pub(super) fn dpdk(section: &mut Section<'_>, engines: usize) -> Option<Dpdk> {
         eal: eal.into_iter().map(|argument| argument.value).collect(),
         device: device.value,
         queues: queues.map_or(engines as u16, |queues| queues.value as u16),
+        offloads: section.boolean("offloads").unwrap_or(true),
     })
 }
 

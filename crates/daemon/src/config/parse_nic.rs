@@ -35,7 +35,7 @@ const ONLY_MEMIF: [&str; 7] =
 const ONLY_INTERFACE: [&str; 3] = ["interface", "mode", "super_frames"];
 const NOT_TAP: [&str; 8] =
     ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mode", "queues"];
-const ONLY_DPDK: [&str; 2] = ["eal", "device"];
+const ONLY_DPDK: [&str; 3] = ["eal", "device", "offloads"];
 
 #[derive(Clone, Copy)]
 enum Kind {

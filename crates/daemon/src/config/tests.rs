@@ -124,6 +124,17 @@ const SECOND_40: &str = "[[nic]]\nname = \"two\"\ninterface = \"eth0\"\nengines 
 const UDP: &str = "[[nic]]\ndriver = \"udp\"\n";
 const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
 
+#[test]
+fn a_dpdk_device_has_its_offloads_unless_they_are_off() {
+    for (extra, expected) in
+        [("", true), ("offloads = true\n", true), ("offloads = false\n", false)]
+    {
+        let config = read(&format!("{DPDK}{extra}")).expect("valid");
+        let Driver::Dpdk(dpdk) = &config.nics[0].driver else { panic!("{:?}", config.nics) };
+        assert_eq!(dpdk.offloads, expected, "{extra}");
+    }
+}
+
 /// What is wrong, the line on which it stands, and parts of the cause and of the remedy.
 #[test]
 fn problems_name_the_line_the_cause_and_the_remedy() {
@@ -144,6 +155,7 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         ("[[nic]]\ndriver = \"dpdk\"\n".into(), 1, "no `device`", "PCI address"),
         (dpdk("queue_pairs = 2\n"), 5, "`queue_pairs` has no meaning", "remove"),
         (dpdk("queues = 1\nengines = 2\n"), 5, "2 engines need a queue each", "raise `queues`"),
+        (memif("offloads = false\n"), 6, "`offloads` has no meaning", "remove"),
         (dpdk(SECOND_DPDK), 5, "different arguments", "the same `eal`"),
         (dpdk(SECOND_DPDK), 5, "two NICs on the device net_null0", "once"),
         (nic("socket = \"/tmp/x\"\n"), 3, "`socket` has no meaning", "remove"),

@@ -14,6 +14,7 @@ pub(super) fn open(nic: &Nic, dpdk: &Dpdk) -> Result<OpenNic, Error> {
     let mtu = nic.mtu_bytes.unwrap_or(super::MTU_BYTES_DEFAULT);
     let config = clearway_nic::dpdk::Config {
         queues: Some(dpdk.queues),
+        offloads: dpdk.offloads,
         mtu_bytes: mtu,
         frame_bytes_max: usize::from(mtu) + HEADER_BYTES_MAX,
         ..clearway_nic::dpdk::Config::new(dpdk.eal.clone(), &dpdk.device)
