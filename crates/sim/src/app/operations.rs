@@ -365,12 +365,6 @@ impl Operations {
         payload.into_iter().for_each(|payload| end.free(payload));
         self.take_in_order(connection, token, status)?;
         let bytes = bytes.map_or(&[][..], |bytes| end.receive_bytes(bytes));
-        let line = self.lines.get(&connection);
-        if let Some((number, owner)) = line.and_then(|line| Some((line.number, line.owner?)))
-            && let Some(estate) = scene.operations.estate(owner)
-        {
-            estate.ends_reading(number, &question);
-        }
         let now = scene.now;
         let answer = Answer { status, value, extra, bytes, asked, now };
         self.compare(scene, connection, &question, answer)?;

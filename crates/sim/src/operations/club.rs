@@ -136,8 +136,9 @@ pub(super) struct Club {
     /// The yard was emptied, and the words were looked at, then.
     looked: Tick,
     sums: Vec<Sum>,
-    /// Connections with long reads that are not over, and whose these are.
-    reading: Vec<(u64, Mark)>,
+    /// Connections with long reads, and whose these are: when one is over for who has asked, the
+    /// owner's engine may not have heard of that yet.
+    reading: BTreeSet<(u64, Mark)>,
     random: Random,
 }
 
@@ -173,7 +174,7 @@ impl Club {
             board: Vec::new(),
             looked: 0,
             sums: vec![Sum::default(); CLUB_WORDS],
-            reading: Vec::new(),
+            reading: BTreeSet::new(),
             random,
         }
     }
@@ -255,14 +256,9 @@ impl Club {
 
     /// Somebody begins with one on a connection. True if that may be reset for it already.
     pub(super) fn begin_reading(&mut self, connection: u64, mark: Mark) -> bool {
-        self.reading.push((connection, mark));
+        self.reading.insert((connection, mark));
         let now = self.ticks..self.ticks;
         self.may(Circle::Readers, mark, now.clone()) && !self.must(Circle::Readers, mark, now)
-    }
-
-    pub(super) fn end_reading(&mut self, connection: u64, mark: Mark) {
-        let place = self.reading.iter().position(|it| *it == (connection, mark));
-        place.into_iter().for_each(|place| _ = self.reading.swap_remove(place));
     }
 
     // ---- what the owner does ----

@@ -131,15 +131,6 @@ impl Estate {
         }
     }
 
-    /// It is over.
-    pub(crate) fn ends_reading(&mut self, connection: u64, question: &Question) {
-        if let (Question::Visit(visit), Some(club)) = (question, &mut self.club)
-            && visit.is_long_read()
-        {
-            club.end_reading(connection, visit.mark);
-        }
-    }
-
     /// It was not done.
     pub(super) fn undo_visit(&mut self, visit: &Visit) {
         if let (Errand::Add, Some(club)) = (visit.what, &mut self.club) {
