@@ -332,16 +332,9 @@ impl Channels {
         }
     }
 
-    /// Ends both sides with all streams, now or as soon as what they are writing is written. The
-    /// app of `owner` is told that it closed, its peer `code`.
+    /// Ends both sides with all streams, and what they read and write. The app of `owner` is told
+    /// that it closed, its peer `code`.
     pub(crate) fn end_local(&mut self, owner: Owner, code: Code) {
-        let Some(peer) = self.peer_of(owner) else { return };
-        if self.is_writing(owner) || self.is_writing(peer) {
-            if let Some(local) = self.local(owner) {
-                local.ending.get_or_insert(code);
-            }
-            return;
-        }
         for stream in self.streams_of(owner).collect::<Vec<_>>() {
             self.end_pair(stream, Code::Reset, code);
         }
@@ -370,13 +363,6 @@ impl Channels {
         parents.into_iter().flatten().for_each(|parent| _ = self.end_closed(parent));
     }
 
-    /// True if a connection has been ended, and waits for what is being written.
-    pub(crate) fn is_ending(&self, owner: Owner) -> bool {
-        let near = self.peek_local(owner);
-        let far = near.and_then(|near| self.peek_local(near.peer));
-        [near, far].into_iter().flatten().any(|local| local.ending.is_some())
-    }
-
     /// The other end of a connection within this host.
     pub(crate) fn peer_of(&self, owner: Owner) -> Option<Owner> {
         self.peek_local(owner).map(|local| local.peer)
@@ -384,15 +370,5 @@ impl Channels {
 
     fn peek_local(&self, owner: Owner) -> Option<&Local> {
         self.peek(owner.channel)?.peek_connection(owner.connection)?.bearer.local()
-    }
-
-    /// A write is over: its connection ends now if it has been ended meanwhile.
-    pub(crate) fn end_late(&mut self, asker: Owner) {
-        let Some(peer) = self.peer_of(asker) else { return };
-        for owner in [asker, peer] {
-            if let Some(code) = self.local(owner).and_then(|local| local.ending) {
-                self.end_local(owner, code);
-            }
-        }
     }
 }

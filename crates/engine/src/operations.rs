@@ -37,8 +37,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use clearway_channel::{
-    Code, Completion, DESCRIPTION_BYTES_MAX, Description, Group, NO_BUFFER,
-    OUTSTANDING_OPERATIONS_MAX, OperationStatus, Rights, Shared, Violation,
+    Code, Completion, DESCRIPTION_BYTES_MAX, Description, Group, NO_BUFFER, OperationStatus,
+    Rights, Shared, Violation,
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
@@ -86,21 +86,6 @@ pub(crate) struct Operations {
     copying: Option<Copying>,
     /// Connections of which the next is such a one, while that is under way.
     to_copy: SlotQueue,
-    /// Regions that it has revoked and that are still being written to: it is told when they are
-    /// not.
-    unsharing: Vec<Unsharing>,
-    /// The app's names for what it has said of groups and is not told of, since somebody who was in
-    /// one still writes.
-    regrouping: Vec<u64>,
-}
-
-/// A region that is revoked, and of which memory it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Unsharing {
-    /// The app's name for that.
-    token: u64,
-    region: u64,
-    memory: u64,
 }
 
 impl Operations {
@@ -114,8 +99,6 @@ impl Operations {
             gathered: Vec::new(),
             copying: None,
             to_copy: SlotQueue::default(),
-            unsharing: Vec::new(),
-            regrouping: Vec::new(),
         }
     }
 
@@ -152,12 +135,6 @@ impl Operations {
         }
     }
 
-    /// True if peers may still do something with this memory.
-    fn use_memory(&self, memory: u64) -> bool {
-        let is_of_it = |unsharing: &Unsharing| unsharing.memory == memory;
-        self.regions.use_memory(memory) || self.unsharing.iter().any(is_of_it)
-    }
-
     /// True if something is to be copied.
     pub(crate) const fn has_copies(&self) -> bool {
         self.copying.is_some() || !self.to_copy.is_empty()
@@ -174,10 +151,11 @@ impl Channel {
     /// The connection ends: the app is told of what it has asked for. Whether something has come of
     /// it nobody knows.
     pub(crate) fn end_operations(&mut self, slot: u32) {
+        let is_copying = self.copying_of(slot).is_some();
         let Some(connection) = self.connection(slot) else { return };
         let Some(exchange) = connection.exchange.take() else { return };
         self.forget_exchange(slot, &exchange);
-        for (token, status) in exchange.into_ends() {
+        for (token, status) in exchange.into_ends(is_copying) {
             self.tell(operated(token, status, 0, 0));
         }
     }
@@ -265,26 +243,21 @@ impl Messages {
         channel.tell(Completion::Shared { status: status as u8, token, region });
     }
 
-    /// The app shares a region no longer. Nothing more of it is read; who waits for a long answer
-    /// out of it loses the connection. The app is told when what is being written is written.
+    /// The app shares a region no longer. Nothing more of it is read or written; who waits for a
+    /// long answer out of it loses the connection.
     pub(crate) fn unshare(&mut self, common: &mut Common, id: u32, token: u64, region: u64) {
         let Some(channel) = common.channels.channel(id) else { return };
-        let Some(memory) = channel.operations.regions.unshare(region) else {
-            let status = OperationStatus::NoRegion as u8;
-            return channel.tell(Completion::Unshared { status, token });
+        let status = match channel.operations.regions.unshare(region) {
+            true => OperationStatus::Done,
+            false => OperationStatus::NoRegion,
         };
         self.cut_off(common, id, region..=region);
-        let is_written = common.channels.is_written(id, region);
         let Some(channel) = common.channels.channel(id) else { return };
-        if is_written {
-            channel.operations.unsharing.push(Unsharing { token, region, memory });
-        } else {
-            channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
-        }
+        channel.tell(Completion::Unshared { status: status as u8, token });
     }
 
     /// The app says who is in a group. Whoever has no right any more does nothing more, as when a
-    /// region is revoked, and the app is told when nothing is being written any more by them.
+    /// region is revoked.
     pub(crate) fn set_group(
         &mut self,
         common: &mut Common,
@@ -298,19 +271,17 @@ impl Messages {
         let Some(group) = Group::of(&bytes) else {
             return common.channels.condemn(id, Violation::Description(length));
         };
-        if channel.operations.regrouping.len() >= OUTSTANDING_OPERATIONS_MAX as usize {
-            return common.channels.condemn(id, Violation::TooManyOperations);
-        }
-        if let Err(status) = channel.operations.regions.set_group(group) {
-            return channel.tell(Completion::GroupSet { status: status as u8, token });
-        }
-        channel.operations.regrouping.push(token);
+        let status = match channel.operations.regions.set_group(group) {
+            Ok(()) => OperationStatus::Done,
+            Err(status) => status,
+        };
         self.cut_off(common, id, 0..=u64::MAX);
-        common.channels.tell_groups_set(id);
+        let Some(channel) = common.channels.channel(id) else { return };
+        channel.tell(Completion::GroupSet { status: status as u8, token });
     }
 
-    /// Whoever reads out of these regions of an app and may do so no longer is given no more: who
-    /// waits for a long answer over a flow loses the connection.
+    /// Whoever reads out of these regions of an app, or writes into them, and may do so no longer
+    /// does no more of it: who waits for a long answer over a flow loses the connection.
     fn cut_off(&mut self, common: &mut Common, id: u32, regions: RangeInclusive<u64>) {
         let Some(channel) = common.channels.channel(id) else { return };
         for (slot, key) in channel.readers_cut_off(regions) {
@@ -319,7 +290,7 @@ impl Messages {
                 channel.close(slot, Code::Reset);
             }
         }
-        common.channels.end_reads(id);
+        common.channels.end_copies(id);
     }
 }
 
@@ -350,11 +321,10 @@ impl Channels {
         channel.end.add_memory(number, shared).err()
     }
 
-    /// It takes memory back, if no region is in it any more, nobody writes to one that was, and no
-    /// buffer is posted there.
+    /// It takes memory back, if no region is in it any more, and no buffer is posted there.
     pub(crate) fn remove_memory(&mut self, id: u32, number: u64) -> Option<Shared> {
         let channel = self.channel(id)?;
-        if channel.operations.use_memory(number) || channel.uses_posted(number) {
+        if channel.operations.regions.use_memory(number) || channel.uses_posted(number) {
             return None;
         }
         channel.end.remove_memory(number)

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use clearway_base::state::Invalid;
 use clearway_base::{SlotState, SteadyClock, Time};
-use clearway_channel::{Code, Completion, DaemonEndState};
+use clearway_channel::{Completion, DaemonEndState};
 use clearway_classify::Filter;
 use clearway_nic::MacAddress;
 use clearway_transport::{EndpointState, Owner};
@@ -25,7 +25,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 20;
+pub const STATE_VERSION: u32 = 21;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,16 +152,10 @@ pub struct ChannelState {
     pub groups: Vec<Vec<u8>>,
     /// It may ask for operations.
     pub may_ask: bool,
-    /// What is being copied for it, the connections that stand in line for that, what it has
-    /// revoked that is still being written to, and what it has said of groups of which somebody
-    /// who was in one still writes.
+    /// What is being copied for it.
     pub copying: Option<CopyingState>,
-    /// See `copying`.
+    /// The connections that stand in line for that.
     pub to_copy: Vec<u32>,
-    /// See `copying`.
-    pub unsharing: Vec<(u64, u64, u64)>,
-    /// See `copying`.
-    pub regrouping: Vec<u64>,
     /// Buffers that it has posted, those of each connection in their order.
     pub posts: Vec<PostState>,
 }
@@ -212,8 +206,6 @@ pub enum BearerState {
         held: u64,
         /// It ends when nothing waits.
         is_closing: bool,
-        /// It ends when what is being written is written, and this is what the peer is told.
-        ending: Option<Code>,
         /// The slot of the connection of which it is a stream.
         parent: Option<u32>,
     },

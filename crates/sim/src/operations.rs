@@ -11,14 +11,17 @@
 //! | `estate` | what one app shares, as it should be |
 //! | `question` | what is asked of it, and what may be answered |
 //! | `vault`, `prying` | what only some may do something with, and what is asked of that |
+//! | `club`, `visiting` | the same of what is shared with groups, whose members change |
 //! | `words`, `records` | checkers of histories |
 
+mod club;
 mod estate;
 mod layout;
 mod prying;
 mod question;
 mod records;
 mod vault;
+mod visiting;
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +39,8 @@ pub(crate) use vault::{Neighbourhood, Who};
 const SEEDS_PERIOD: u64 = 3;
 /// One of so many of these has vaults.
 const VAULTS_PERIOD: u64 = 2;
+/// One of so many of these has clubs.
+const CLUBS_PERIOD: u64 = 2;
 
 clearway_base::tally! {
     /// What the apps have seen of operations.
@@ -60,6 +65,12 @@ clearway_base::tally! {
         vaults_opened,
         /// Vaults that were asked by who may not, and was refused.
         vaults_refused,
+        /// Groups whose owner has said who is in them, and was told that it is so.
+        groups_set,
+        /// Clubs that were asked, by who may.
+        clubs_opened,
+        /// Clubs that were asked by who was in no group then, and was refused.
+        clubs_refused,
         /// Requests for what is in vaults, made up by liars.
         requests_forged,
         /// Adds that were there when a message came that had been sent after them.
@@ -87,6 +98,8 @@ pub(crate) struct OperationBooks {
     pub(crate) is_on: bool,
     /// They have vaults.
     pub(crate) has_vaults: bool,
+    /// They have clubs.
+    pub(crate) has_clubs: bool,
     /// What is known of each host.
     hosts: Vec<Neighbourhood>,
     estates: BTreeMap<u32, Estate>,
@@ -101,6 +114,7 @@ impl OperationBooks {
         Self {
             is_on: options.operations.unwrap_or(drawn) && !options.tcp,
             has_vaults: Random::new(options.seed.rotate_left(25)).chance(1, VAULTS_PERIOD),
+            has_clubs: Random::new(options.seed.rotate_left(29)).chance(1, CLUBS_PERIOD),
             hosts: Vec::new(),
             estates: BTreeMap::new(),
             said: BTreeMap::new(),
@@ -114,17 +128,12 @@ impl OperationBooks {
     }
 
     /// An app begins to share.
-    pub(crate) fn settle(
-        &mut self,
-        (app, host): (u32, u32),
-        is_large: bool,
-        shared: &Shared,
-        now: Time,
-    ) {
+    pub(crate) fn settle(&mut self, place: (u32, u32), is_large: bool, shared: &Shared, now: Time) {
         let hosts = if self.has_vaults { &self.hosts[..] } else { &[] };
-        let mut estate = Estate::new(app, host, is_large, hosts);
+        let of_club = self.has_clubs.then_some(&self.hosts[..]);
+        let mut estate = Estate::new(place, is_large, hosts, of_club);
         estate.furnish(shared, now);
-        self.estates.insert(app, estate);
+        self.estates.insert(place.0, estate);
     }
 
     pub(crate) fn estate(&mut self, app: u32) -> Option<&mut Estate> {
@@ -155,6 +164,10 @@ impl OperationBooks {
         if let Question::Pry { may, .. } = question {
             counts.vaults_opened += u64::from(*may && status == OperationStatus::Done);
             counts.vaults_refused += u64::from(!*may && status == OperationStatus::NotAllowed);
+        }
+        if let Question::Visit(_) = question {
+            counts.clubs_opened += u64::from(status == OperationStatus::Done);
+            counts.clubs_refused += u64::from(status == OperationStatus::NotAllowed);
         }
         match status {
             OperationStatus::Done => {

@@ -61,6 +61,9 @@ fn histories_are_in_order_and_nothing_is_done_twice() {
         "leases_revoked",
         "vaults_opened",
         "vaults_refused",
+        "groups_set",
+        "clubs_opened",
+        "clubs_refused",
         "requests_forged",
     ] {
         assert!(sum(&summaries, figure) > 0, "no {figure}");
@@ -72,6 +75,9 @@ fn histories_are_in_order_and_nothing_is_done_twice() {
         "operations_ended",
         "vaults_opened",
         "vaults_refused",
+        "groups_set",
+        "clubs_opened",
+        "clubs_refused",
         "requests_forged",
     ] {
         println!("{figure} {}", sum(&summaries, figure));

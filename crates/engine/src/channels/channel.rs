@@ -199,11 +199,6 @@ impl Channel {
         self.connections.peek(slot)
     }
 
-    /// Connections, by their slots.
-    pub(crate) fn iter_connections(&self) -> impl Iterator<Item = (u32, &Connection)> {
-        self.connections.iter()
-    }
-
     /// Connections that the app has not closed, so many at most, by their ids.
     pub(crate) fn unclosed(&self, connections_max: usize) -> Vec<u64> {
         let open = self.connections.iter().filter(|(_, connection)| !connection.is_closing());

@@ -6,7 +6,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use clearway_base::{SlotId, Slots};
-use clearway_channel::Code;
 use clearway_transport::{Deadline, Owner, Shares, StreamKey};
 use serde::{Deserialize, Serialize};
 
@@ -76,15 +75,13 @@ pub(crate) struct Local {
     pub(crate) held: u64,
     /// This end has closed and ends when `waiting` is empty, and all its streams have ended.
     pub(crate) closing: bool,
-    /// It has been ended, and ends once what is being written is written: what the peer is told.
-    pub(crate) ending: Option<Code>,
     /// The connection of the same app of which it is a stream.
     pub(crate) parent: Option<u32>,
 }
 
 impl Local {
     pub(crate) const fn to(peer: Owner, parent: Option<u32>) -> Self {
-        Self { peer, waiting: VecDeque::new(), held: 0, closing: false, ending: None, parent }
+        Self { peer, waiting: VecDeque::new(), held: 0, closing: false, parent }
     }
 }
 

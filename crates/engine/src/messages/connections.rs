@@ -175,8 +175,7 @@ impl Messages {
         }
     }
 
-    /// Resets connections of a channel whose app is gone, so many at most. Returns how many, with
-    /// those that end when what is being written is written.
+    /// Resets connections of a channel whose app is gone, so many at most. Returns how many.
     pub(crate) fn end_connections(
         &mut self,
         common: &mut Common,
@@ -190,12 +189,7 @@ impl Messages {
             let Some(connection) = common.channels.connection(owner) else { continue };
             match connection.bearer {
                 Bearer::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut common.channels),
-                Bearer::Local(_) => {
-                    common.channels.end_local(owner, Code::Reset);
-                    if common.channels.is_ending(owner) {
-                        continue;
-                    }
-                }
+                Bearer::Local(_) => common.channels.end_local(owner, Code::Reset),
                 Bearer::Resolving => {
                     let service_port = connection.peer.port();
                     self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });

@@ -242,7 +242,7 @@ impl Channel {
 impl Channels {
     /// Does the next thing that waits on a connection within the engine.
     pub(crate) fn advance_local(&mut self, asker: Owner) -> Result<(), Blocked> {
-        if self.is_copying(asker) || self.is_ending(asker) {
+        if self.is_copying(asker) {
             return Err(Blocked::Copying);
         }
         let Some(channel) = self.channel(asker.channel) else { return Ok(()) };

@@ -7,9 +7,8 @@
 //!                                   Operations.to_copy ─▶ the next, once that is over
 //! ```
 //!
-//! A read that is under way can be given up. A write cannot: it comes as a whole or not at all. So
-//! whatever would end it waits until it is over: its connection's end, the end of either app, and
-//! the news that its region is not shared any more.
+//! Whoever would end one that is under way waits for nobody: it is given up when its connection or
+//! either app ends, and when who asks may not do it any more. What was written stays.
 
 use clearway_channel::{Completion, NO_BUFFER, OperationStatus, Rights, Shared};
 use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Owner};
@@ -19,9 +18,9 @@ use super::ask::read;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::{Outcome, rights_to_write};
 use super::groups::Who;
+use super::operated;
 use super::regions::Spot;
-use super::{Unsharing, operated};
-use crate::channels::{Channel, Channels, Connection, Local, to_channel};
+use crate::channels::{Channel, Channels, Connection, to_channel};
 use crate::local::Blocked;
 
 /// What is longer is copied in slices.
@@ -61,10 +60,6 @@ pub(super) enum Direction {
 }
 
 impl Copying {
-    pub(super) const fn is_write(&self) -> bool {
-        matches!(self.direction, Direction::Write(_))
-    }
-
     /// What its asker may do, or may not go on.
     fn needs(&self) -> Rights {
         match self.direction {
@@ -124,12 +119,14 @@ impl Channel {
         }
     }
 
-    /// A read is given up, and with it its claim to room.
-    fn give_up_read(&mut self, slot: u32) -> Option<Copying> {
-        let copying = self.copying_of(slot).filter(|copying| !copying.is_write()).copied()?;
+    /// What is under way on a connection is given up, and with a read its claim to room.
+    fn give_up_copy(&mut self, slot: u32) -> Option<Copying> {
+        let copying = *self.copying_of(slot)?;
         self.forget_copies(slot);
         let positions = MESSAGE_OVERHEAD + u64::from(copying.length);
-        if let Some(local) = self.local(slot) {
+        if let Direction::Read(_) = copying.direction
+            && let Some(local) = self.local(slot)
+        {
             local.held = local.held.saturating_sub(positions);
         }
         Some(copying)
@@ -249,9 +246,6 @@ impl Channels {
         if let Some(owner) = self.peer_of(asker) {
             self.settle(owner, &copying.request, &copying.outcome(), copying.length);
             self.end_waiting(asker, copying.told(token));
-            self.tell_unshared(owner.channel);
-            self.tell_groups_set(owner.channel);
-            self.end_late(asker);
         }
         self.go_on_after_copy(asker);
     }
@@ -289,12 +283,6 @@ impl Channels {
         channel.pass_waiting(slot);
     }
 
-    /// True if the app of this end has a write under way there.
-    pub(crate) fn is_writing(&self, asker: Owner) -> bool {
-        let copying = self.peek(asker.channel).and_then(|it| it.copying_of(asker.connection));
-        copying.is_some_and(Copying::is_write)
-    }
-
     /// True if what comes next on a connection has to wait for a copy.
     pub(super) fn is_copying(&self, asker: Owner) -> bool {
         self.peek(asker.channel).is_some_and(|it| it.copying_of(asker.connection).is_some())
@@ -307,71 +295,31 @@ impl Channels {
         Some((seen.ip(), Some(self.peek(asker.channel)?.user)))
     }
 
-    /// Copies out of, or into, regions of an app, and who has asked for them.
-    fn copies_of(&self, owner: u32) -> impl Iterator<Item = (Owner, Copying)> {
+    /// Who copies out of, or into, regions of an app and would not begin with it any more, and why
+    /// not.
+    fn copies_cut_off(&self, owner: u32) -> impl Iterator<Item = (Owner, Status)> {
         self.copying.slots().filter_map(move |id| {
             let copying = self.peek(id)?.operations.copying?;
             let asker = Owner { channel: id, connection: copying.slot };
-            (self.peer_of(asker)?.channel == owner).then_some((asker, copying))
-        })
-    }
-
-    /// Those that would not be begun any more, and why not.
-    fn copies_cut_off(&self, owner: u32) -> impl Iterator<Item = (Owner, Copying, Status)> {
-        self.copies_of(owner).filter_map(move |(asker, copying)| {
+            self.peer_of(asker).filter(|peer| peer.channel == owner)?;
             let regions = &self.peek(owner)?.operations.regions;
             let who = self.asker_within(asker)?;
             let status = regions.find(copying.region, copying.needs(), who).err()?;
-            Some((asker, copying, status))
+            Some((asker, status))
         })
     }
 
-    /// Reads out of an app's memory that would not be begun any more are given up.
-    pub(super) fn end_reads(&mut self, owner: u32) {
-        let cut_off = self.copies_cut_off(owner).filter(|(_, copying, _)| !copying.is_write());
-        let cut_off: Vec<(Owner, Copying, Status)> = cut_off.collect();
-        for (asker, _, status) in cut_off {
+    /// Copies out of, or into, an app's memory that would not be begun any more are given up.
+    pub(super) fn end_copies(&mut self, owner: u32) {
+        let cut_off: Vec<(Owner, Status)> = self.copies_cut_off(owner).collect();
+        for (asker, status) in cut_off {
             let Some(channel) = self.channel(asker.channel) else { continue };
             let token = channel.first_token(asker.connection);
-            let given_up = channel.give_up_read(asker.connection);
+            let given_up = channel.give_up_copy(asker.connection);
             let Some((copying, token)) = given_up.zip(token) else { continue };
             self.operation_counters.count(copying.request.kind, status);
             self.end_waiting(asker, operated(token, OperationStatus::of(status as u8), 0, 0));
             self.go_on_after_copy(asker);
-        }
-    }
-
-    /// True if something is being written into a region.
-    pub(super) fn is_written(&self, owner: u32, region: u64) -> bool {
-        self.copies_of(owner).any(|(_, copying)| copying.region == region && copying.is_write())
-    }
-
-    /// True if something is being written that would not be begun any more.
-    fn is_written_late(&self, owner: u32) -> bool {
-        self.copies_cut_off(owner).any(|(_, copying, _)| copying.is_write())
-    }
-
-    /// An app is told that its groups are as it has said, unless somebody who was in one writes.
-    pub(super) fn tell_groups_set(&mut self, owner: u32) {
-        if self.is_written_late(owner) {
-            return;
-        }
-        let Some(channel) = self.channel(owner) else { return };
-        for token in core::mem::take(&mut channel.operations.regrouping) {
-            channel.tell(Completion::GroupSet { status: OperationStatus::Done as u8, token });
-        }
-    }
-
-    /// A write is over: an app is told of regions that nobody writes to any more.
-    fn tell_unshared(&mut self, owner: u32) {
-        let Some(channel) = self.channel(owner) else { return };
-        let unsharing = core::mem::take(&mut channel.operations.unsharing);
-        let (written, over): (Vec<_>, Vec<Unsharing>) =
-            unsharing.into_iter().partition(|it| self.is_written(owner, it.region));
-        let Some(channel) = self.channel(owner) else { return };
-        channel.operations.unsharing = written;
-        for Unsharing { token, .. } in over {
-            channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
         }
     }
 }
@@ -399,32 +347,17 @@ impl Channels {
         let is_right = is_seen
             && operations.to_copy.slots().all(is_in_line)
             && operations.copying.as_ref().is_none_or(is_asked);
-        let is_late = |slot: u32, local: &Local| {
-            self.is_writing(Owner { channel: id, connection: slot }) || self.is_writing(local.peer)
-        };
-        let waits_for_nothing = |(slot, connection): (u32, &Connection)| {
-            let local = connection.bearer.local().filter(|local| local.ending.is_some());
-            local.is_some_and(|local| !is_late(slot, local))
+        let is_late = || {
+            let reads = !channel.readers_cut_off(0..=u64::MAX).is_empty();
+            reads || self.copies_cut_off(id).next().is_some()
         };
         if !is_right {
             Err("a copy that was not asked for, or some stand in line for none")
-        } else if !operations.unsharing.iter().all(|it| self.is_written(id, it.region)) {
-            Err("an app is not told that it shares a region no longer")
-        } else if !operations.regrouping.is_empty() && !self.is_written_late(id) {
-            Err("an app is not told that its groups are as it has said")
-        } else if self.is_read_late(id, channel) {
-            Err("somebody is given what they may not read")
-        } else if channel.iter_connections().any(waits_for_nothing) {
-            Err("a connection that was ended goes on")
+        } else if is_late() {
+            Err("somebody reads or writes what they may not any more")
         } else {
             Ok(())
         }
-    }
-
-    /// True if something is being read that would not be begun any more.
-    fn is_read_late(&self, id: u32, channel: &Channel) -> bool {
-        self.copies_cut_off(id).any(|(_, copying, _)| !copying.is_write())
-            || !channel.readers_cut_off(0..=u64::MAX).is_empty()
     }
 
     fn is_local(&self, channel: u32, slot: u32) -> bool {

@@ -367,11 +367,13 @@ impl Exchange {
         })
     }
 
-    /// The connection has ended: what is to be said of what was asked for.
-    pub(super) fn into_ends(self) -> impl Iterator<Item = (u64, OperationStatus)> {
+    /// The connection has ended: what is to be said of what was asked for. Of what waits the first
+    /// has been begun, or not.
+    pub(super) fn into_ends(self, is_begun: bool) -> impl Iterator<Item = (u64, OperationStatus)> {
         let asked = self.asked.into_iter().map(|asked| (asked.token, asked.end(true)));
-        let waiting = self.waiting.into_iter().filter_map(|waiting| match waiting {
-            Waiting::Operation(asked) => Some((asked.token, asked.end(false))),
+        let waiting = self.waiting.into_iter().enumerate();
+        let waiting = waiting.filter_map(move |(place, waiting)| match waiting {
+            Waiting::Operation(asked) => Some((asked.token, asked.end(is_begun && place == 0))),
             Waiting::Message(..) => None,
         });
         asked.chain(waiting)

@@ -113,10 +113,10 @@ impl Regions {
         Ok(id.to_bits())
     }
 
-    /// Revokes a region, and returns of which memory it was a piece. `None` if there is no such
-    /// region.
-    pub(super) fn unshare(&mut self, handle: u64) -> Option<u64> {
-        let Region { start, description, .. } = self.slots.remove(SlotId::of_bits(handle))?;
+    /// Revokes a region. False if there is no such region.
+    pub(super) fn unshare(&mut self, handle: u64) -> bool {
+        let removed = self.slots.remove(SlotId::of_bits(handle));
+        let Some(Region { start, description, .. }) = removed else { return false };
         self.names.remove(&description.name);
         if let Some(count) = self.of_memories.get_mut(&start.memory) {
             *count -= 1;
@@ -124,7 +124,7 @@ impl Regions {
                 self.of_memories.remove(&start.memory);
             }
         }
-        Some(start.memory)
+        true
     }
 
     /// The members of a group are these from now on.
@@ -247,7 +247,7 @@ mod tests {
             }
             assert_eq!(regions.find(handle, Rights::WRITE, WHO), Err(Status::NotAllowed));
             assert!(regions.use_memory(MEMORY));
-            assert_eq!((regions.unshare(handle), regions.unshare(handle)), (Some(MEMORY), None));
+            assert_eq!((regions.unshare(handle), regions.unshare(handle)), (true, false));
             assert!(!regions.use_memory(MEMORY));
             assert_eq!(regions.named(b"a", WHO), Err(Status::NotFound));
             seen.push(handle);
@@ -283,7 +283,7 @@ mod tests {
         let first = share(&mut regions).expect("shared");
         assert!(share(&mut regions).is_ok());
         assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
-        assert_eq!(regions.unshare(first), Some(MEMORY));
+        assert!(regions.unshare(first));
         assert!(share(&mut regions).is_ok());
         assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
         let mut again = Regions::of_slots(regions.slots).expect("sound");

@@ -9,11 +9,11 @@ use clearway_transport::{Buffer, OPERATION_NAMES, Operation};
 use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
 
+use super::Operations;
 use super::copying::{Copying, Direction};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions, Spot};
 use super::writing::Writing;
-use super::{Operations, Unsharing};
 use crate::channels::Held;
 use crate::control::Allowance;
 
@@ -190,24 +190,11 @@ impl Operations {
         self.to_copy.slots().collect()
     }
 
-    /// What was revoked and is still being written to.
-    pub(crate) fn unsharing(&self) -> Vec<(u64, u64, u64)> {
-        let unsharing = self.unsharing.iter();
-        unsharing.map(|Unsharing { token, region, memory }| (*token, *region, *memory)).collect()
-    }
-
-    /// What was said of groups while somebody who was in one was writing.
-    pub(crate) fn regrouping(&self) -> Vec<u64> {
-        self.regrouping.clone()
-    }
-
     /// What was under way. What of it makes sense is seen when all channels are there.
     pub(crate) fn restore_copies(
         &mut self,
         copying: Option<CopyingState>,
         to_copy: Vec<u32>,
-        unsharing: Vec<(u64, u64, u64)>,
-        regrouping: Vec<u64>,
         slots: u32,
     ) -> Result<(), Invalid> {
         ensure(
@@ -216,12 +203,6 @@ impl Operations {
         )?;
         self.copying = copying.map(Copying::restore).transpose()?;
         to_copy.into_iter().for_each(|slot| self.to_copy.push(slot, ()));
-        let is_bounded = regrouping.len() <= OUTSTANDING_OPERATIONS_MAX as usize;
-        ensure(is_bounded, "more is said of groups than may be")?;
-        self.regrouping = regrouping;
-        let unsharing = unsharing.into_iter();
-        self.unsharing =
-            unsharing.map(|(token, region, memory)| Unsharing { token, region, memory }).collect();
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
+use clearway_channel::GROUP_BYTES_MAX;
 use clearway_channel::{AppEnd, Command, Completion, Extent, Granted, OperationStatus as Status};
 
 use super::{App, Character, Held, LOOK_AGAIN_NS, Scene};
@@ -21,6 +22,10 @@ const RUSH_ASKS: u32 = 1200;
 const RUSH_WINDOW: usize = 900;
 /// One of so many things that are asked is of a vault, where there are any.
 const PRIES_PERIOD: u64 = 4;
+/// The same of clubs.
+const VISITS_PERIOD: u64 = 3;
+/// An app that looks after what it shares sets a group once in so many times.
+const REGROUPS_PERIOD: u64 = 3;
 /// What a daemon sends without an answer.
 const REQUESTS_MAX: usize = 512;
 /// Bytes that an answer has in front of what was read, in a flow.
@@ -104,6 +109,8 @@ pub(super) struct Operations {
     /// What is being shared, with its description.
     sharing: BTreeMap<u64, (Region, Extent)>,
     lease: Lease,
+    /// What it has said of a group, and is not told of.
+    regrouping: Option<Extent>,
     next_act: Time,
     lines: BTreeMap<u64, Line>,
     pending: BTreeMap<u64, Pending>,
@@ -111,6 +118,8 @@ pub(super) struct Operations {
     random: Random,
     /// What it asks of vaults.
     pries: Random,
+    /// What it asks of clubs, and when it sets a group of its own.
+    visits: Random,
 }
 
 impl Operations {
@@ -122,17 +131,20 @@ impl Operations {
             to_share: vec![Region::Lease, Region::Quarry, Region::Ground],
             sharing: BTreeMap::new(),
             lease: Lease::Changing,
+            regrouping: None,
             next_act: Time::ZERO,
             lines: BTreeMap::new(),
             pending: BTreeMap::new(),
             tokens: 0,
             random: Random::new(seed.rotate_left(7)),
             pries: Random::new(seed.rotate_left(11)),
+            visits: Random::new(seed.rotate_left(13)),
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.sharing.is_empty() && self.lines.is_empty()
+        let has_told_all = self.sharing.is_empty() && self.regrouping.is_none();
+        has_told_all && self.pending.is_empty() && self.lines.is_empty()
     }
 
     /// The client has nothing else to do on this connection, but this.
@@ -201,6 +213,9 @@ impl Operations {
             if scene.operations.has_vaults {
                 self.to_share.insert(0, Region::Vault);
             }
+            if scene.operations.has_clubs {
+                self.to_share.insert(0, Region::Club);
+            }
         }
         let Some(estate) = scene.operations.estate(self.app) else { return Ok(()) };
         while let Some(region) = self.to_share.last().copied() {
@@ -218,7 +233,27 @@ impl Operations {
         if self.random.chance(1, 8) {
             estate.look(&shared, scene.now).map_err(|what| self.found(&what))?;
         }
+        self.regroup(end, scene);
         self.change_lease(end, scene)
+    }
+
+    /// Says who is in a group of its club, now and then.
+    fn regroup(&mut self, end: &mut AppEnd, scene: &mut Scene<'_>) {
+        let is_due = scene.operations.has_clubs && self.visits.chance(1, REGROUPS_PERIOD);
+        let room =
+            if is_due && end.has_room() { end.allocate(GROUP_BYTES_MAX as u32) } else { None };
+        let Some(extent) = room else { return };
+        let estate = scene.operations.estate(self.app);
+        let Some((bytes, cut_off)) = estate.and_then(Estate::begin_regrouping) else {
+            return end.free(extent);
+        };
+        end.transmit_bytes(&extent)[..bytes.len()].copy_from_slice(&bytes);
+        self.tokens += 1;
+        let (token, offset, length) = (self.tokens, extent.offset(), bytes.len() as u32);
+        let told = end.submit(&Command::SetGroup { token, offset, length });
+        assert!(told.is_ok(), "there was room");
+        self.regrouping = Some(extent);
+        cut_off.into_iter().for_each(|number| scene.ledger.excuse(number));
     }
 
     fn share(&mut self, end: &mut AppEnd, estate: &mut Estate, region: Region) -> bool {
@@ -292,6 +327,14 @@ impl Operations {
                 scene.operations.counts.leases_revoked += 1;
                 let is_done = Status::of(status) == Status::Done;
                 if is_done { Ok(()) } else { Err("a lease is not revoked".to_owned()) }
+            }
+            Completion::GroupSet { status, token } => {
+                scene.trace.add(&[45, self.app.into(), token]);
+                self.regrouping.take().into_iter().for_each(|extent| end.free(extent));
+                let is_sound = estate.has_regrouped(&shared);
+                scene.operations.counts.groups_set += 1;
+                let is_done = Status::of(status) == Status::Done;
+                if is_done { is_sound } else { Err("a group is not set".to_owned()) }
             }
             Completion::Notified { connection, region, place, bytes, value } => {
                 scene.trace.add(&[42, self.app.into(), connection, value]);
@@ -445,15 +488,20 @@ impl Operations {
             (Some(_), Some(owner)) => {
                 line.left -= 1;
                 let pries = scene.operations.has_vaults && self.pries.chance(1, PRIES_PERIOD);
+                let visits = scene.operations.has_clubs && self.visits.chance(1, VISITS_PERIOD);
                 let estate = scene.operations.estate(owner);
                 estate.and_then(|estate| {
                     if pries {
                         return estate.pry(&mut self.pries, self.who);
                     }
+                    let may_be_long = character.is_large || !estate.layout().is_large;
+                    if visits {
+                        let may_be_long = may_be_long && !line.is_in_a_rush;
+                        return estate.visit(&mut self.visits, self.who, may_be_long);
+                    }
                     if line.is_in_a_rush {
                         return estate.ask_in_a_rush(&mut self.random);
                     }
-                    let may_be_long = character.is_large || !estate.layout().is_large;
                     estate.ask(&mut self.random, scene.now, may_be_long)
                 })
             }
@@ -479,7 +527,9 @@ impl Operations {
         let command = command(&words, connection, self.tokens, place);
         assert!(end.submit(&command).is_ok(), "there was room");
         scene.trace.add(&[44, self.app.into(), connection, self.tokens, words.kind.into()]);
-        if question.may_end_connection() {
+        let estate = line.owner.and_then(|owner| scene.operations.estate(owner));
+        let is_cut_off = estate.is_some_and(|it| it.begins_reading(line.number, &question));
+        if is_cut_off || question.may_end_connection() {
             scene.ledger.excuse(line.number);
         }
         scene.operations.asked(line.number, line.side, line.owner, &question);

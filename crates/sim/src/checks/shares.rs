@@ -9,6 +9,9 @@
 //!  │bytes a / weight a - bytes b / weight b│ ≤ packet / weight a + packet / weight b
 //! ```
 //!
+//! Here `packet` is also that before the time that is looked at, by which one stands where it stands
+//! in line. So each has to have sent one, whose size is known, before anything is counted.
+//!
 //! A flow's own connection is not looked at: messages of it may be taken from among operations.
 
 use std::collections::BTreeMap;
@@ -24,20 +27,23 @@ use clearway_wire::udp;
 use crate::Finding;
 
 /// An engine is looked at for so many turns in a row.
-const TURNS: u32 = 200;
+const TURNS: u32 = 100;
 /// What has been served is counted in such parts of a byte: each packet may be counted as one less.
 const PARTS: f64 = 16.0;
+
+/// The largest packet of anybody: how large the last one of a stream may have been that has sent
+/// none since it is looked at.
+const PACKET_BYTES_MAX: u64 = 9000;
 
 /// Bytes that left in a turn, by the flow's id at the peer and the stream.
 type Sent = BTreeMap<(u64, u32), Vec<u64>>;
 
 /// One that has waited since the first of the turns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Share {
     priority: Priority,
-    bytes: u64,
-    packets: u64,
-    largest: u64,
+    /// Its packets: the turn, and how many bytes.
+    sent: Vec<(u32, u64)>,
 }
 
 /// Some turns in a row of one engine.
@@ -81,13 +87,14 @@ impl Shares {
             return Ok(0);
         };
         let sent = sent_in(frames);
+        span.turns += 1;
+        let turn = span.turns;
         span.shares.retain(|name, share| {
             let still = waiting.get(name).filter(|books| books.priority == share.priority);
             let packets = still.and_then(|books| sent.get(&(books.peer_id, books.stream)));
-            packets.into_iter().flatten().for_each(|bytes| share.add(*bytes));
+            share.sent.extend(packets.into_iter().flatten().map(|bytes| (turn, *bytes)));
             still.is_some()
         });
-        span.turns += 1;
         let compared = span.compare().map_err(|what| Finding { what, hosts: vec![host] })?;
         if span.turns < TURNS && span.has_pair() {
             self.spans.insert((host, engine), span);
@@ -96,7 +103,7 @@ impl Shares {
     }
 
     fn begin(&mut self, engine: (u32, u32), waiting: &BTreeMap<(u64, u32), &FlowBooks>) {
-        let share = |priority| Share { priority, bytes: 0, packets: 0, largest: 0 };
+        let share = |priority| Share { priority, sent: Vec::new() };
         let shares = waiting.iter().map(|(name, books)| (*name, share(books.priority))).collect();
         let span = Span { turns: 0, shares };
         if span.has_pair() {
@@ -122,17 +129,22 @@ impl Span {
     fn compare(&self) -> Result<u64, String> {
         let mut compared = 0;
         for [one, other] in self.pairs() {
-            let packet = one.1.largest.max(other.1.largest) as f64;
-            let bound = packet / one.1.weight() + packet / other.1.weight();
-            let rounding = one.1.packets.max(other.1.packets) as f64 / PARTS;
-            if (one.1.served() - other.1.served()).abs() > bound + rounding {
+            let shares = [one.1, other.1];
+            let Some(since) = shares.iter().filter_map(|share| share.first()).max() else {
+                continue;
+            };
+            let [first, second] = shares.map(|share| share.served(since));
+            let bound: f64 = shares.iter().map(|share| share.packet() / share.weight()).sum();
+            let [few, many] = shares.map(|share| share.since(since).count());
+            let rounding = few.max(many) as f64 / PARTS;
+            if (first - second).abs() > bound + rounding {
                 return Err(format!(
                     "shares of a flow, after {} turns: {one:?}, {other:?}",
                     self.turns
                 ));
             }
             let tells = one.1.priority.weight != other.1.priority.weight;
-            compared += u64::from(tells && one.1.packets + other.1.packets > 2);
+            compared += u64::from(tells && few + many > 2);
         }
         Ok(compared)
     }
@@ -143,15 +155,24 @@ impl Share {
         f64::from(self.priority.weight)
     }
 
-    /// Bytes for each of its weight.
-    fn served(&self) -> f64 {
-        self.bytes as f64 / self.weight()
+    /// The turn in which it has sent the first packet.
+    fn first(&self) -> Option<u32> {
+        self.sent.first().map(|(turn, _)| *turn)
     }
 
-    fn add(&mut self, bytes: u64) {
-        self.bytes += bytes;
-        self.packets += 1;
-        self.largest = self.largest.max(bytes);
+    /// Bytes of packets that it has sent behind a turn.
+    fn since(&self, turn: u32) -> impl Iterator<Item = u64> {
+        self.sent.iter().filter(move |(at, _)| *at > turn).map(|(_, bytes)| *bytes)
+    }
+
+    /// The same for each of its weight.
+    fn served(&self, turn: u32) -> f64 {
+        self.since(turn).sum::<u64>() as f64 / self.weight()
+    }
+
+    /// Its largest packet.
+    fn packet(&self) -> f64 {
+        self.sent.iter().map(|(_, bytes)| *bytes).max().unwrap_or(PACKET_BYTES_MAX) as f64
     }
 }
 
@@ -230,7 +251,7 @@ mod tests {
         let (books, mut shares) =
             ([stream(1, weights[0]), stream(3, weights[1])], Shares::default());
         let mut compared = shares.look(ENGINE, &books, &[])?;
-        for _ in 0..5 {
+        for _ in 0..15 {
             let one = (0..packets[0]).map(|_| frame(1, 1000));
             let frames: Vec<_> = one.chain((0..packets[1]).map(|_| frame(3, 1000))).collect();
             compared += shares.look(ENGINE, &books, &frames)?;
@@ -245,6 +266,21 @@ mod tests {
         for packets in [[1, 1], [1, 5], [10, 1], [5, 0]] {
             assert!(share([100, 20], packets).is_err(), "{packets:?}");
         }
+    }
+
+    /// The last packet of a stream that is not seen may have been larger than those that are, and
+    /// by that it stands behind another.
+    #[test]
+    fn packets_before_that_time_count() {
+        let all = [stream(1, 100), stream(3, 20)];
+        let mut shares = Shares::default();
+        let mut look = |frames: &[Vec<u8>]| shares.look(ENGINE, &all, frames);
+        assert_eq!(look(&[]).ok(), Some(0));
+        let frames: Vec<_> = (0..10).map(|_| frame(1, 1000)).collect();
+        for _ in 0..5 {
+            assert!(look(&frames).is_ok());
+        }
+        assert!(look(&frames).is_err(), "more than any packet");
     }
 
     /// Who has nothing to send for a moment, or has another weight, or is more urgent, is none of

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use clearway_base::{Random, Time};
 use clearway_channel::{OperationStatus as Status, Pointer, Shared};
 
+use super::club::{Circle, Club, Mark};
 use super::layout::{
     ADDS_COUNT, ENTRIES, JOURNAL, JOURNAL_BYTES, Layout, QUARRY_BYTES, RECORD_BYTES, Region,
     SWAPS_COUNT, TABLE, TABLE_STRIDE, WHO, add_at, entry_at, record_at, swap_at,
 };
 use super::records::{Content, Record};
 use super::vault::{Neighbourhood, Vault, Who};
+use super::visiting::mark_of_notice;
 use super::words::{AddWord, SwapWord, has};
 
 /// Words that are added to at the same time.
@@ -45,6 +47,8 @@ pub(crate) struct Estate {
     /// By region, in the order of time.
     pub(super) tenures: [Vec<Tenure>; Region::COUNT],
     pub(super) vault: Vault,
+    /// If it has one.
+    pub(super) club: Option<Club>,
     pub(super) adds: Vec<AddWord>,
     adds_full: usize,
     pub(super) swaps: [SwapWord; SWAPS_COUNT],
@@ -57,20 +61,30 @@ pub(crate) struct Estate {
     pub(super) journal_steps: u64,
     /// What the owner is to be told, and whether the asker has been told that it is done.
     pub(super) notices: BTreeMap<u64, bool>,
+    /// Of its club's.
+    pub(super) notices_of_club: u64,
     random: Random,
 }
 
 impl Estate {
-    /// Its vault is shared with some of these hosts.
-    pub(super) fn new(app: u32, host: u32, is_large: bool, hosts: &[Neighbourhood]) -> Self {
+    /// Its vault is shared with some of these hosts, and its club, if it has one, with some of the
+    /// others.
+    pub(super) fn new(
+        (app, host): (u32, u32),
+        is_large: bool,
+        hosts: &[Neighbourhood],
+        of_club: Option<&[Neighbourhood]>,
+    ) -> Self {
         let seed = u64::from(app) << 32;
+        let layout = Layout { is_large };
         Self {
             app,
             host,
-            layout: Layout { is_large },
+            layout,
             is_tainted: false,
             tenures: Default::default(),
             vault: Vault::new(app, host, hosts),
+            club: of_club.map(|hosts| Club::new(app, host, layout, hosts)),
             adds: (0..ADDS_COUNT).map(|_| AddWord::default()).collect(),
             adds_full: 0,
             swaps: Default::default(),
@@ -80,6 +94,7 @@ impl Estate {
             entries: vec![Vec::new(); ENTRIES],
             journal_steps: 0,
             notices: BTreeMap::new(),
+            notices_of_club: 0,
             random: Random::new(!seed),
         }
     }
@@ -107,7 +122,8 @@ impl Estate {
 
     /// What the owner's daemon is told of a region.
     pub(crate) fn description(&self, region: Region) -> Vec<u8> {
-        region.description(&self.vault.grants)
+        let of_club = self.club.as_ref().map_or(&[][..], |club| &club.grants);
+        region.description(&self.vault.grants, of_club)
     }
 
     pub(super) const fn is_tainted(&self) -> bool {
@@ -131,6 +147,7 @@ impl Estate {
             fill(shared, moat.start, moat.len(), MOAT);
         }
         self.vault.furnish(shared, self.layout.region(Region::Vault).start);
+        self.club.iter_mut().for_each(|club| club.furnish(shared));
         let quarry = self.layout.region(Region::Quarry);
         fill(shared, quarry.start, quarry.len(), self.quarry());
         for index in 0..ENTRIES {
@@ -216,6 +233,19 @@ impl Estate {
         Ok(())
     }
 
+    /// Says who is in a group of its club. Returns that as bytes, and connections that may be reset
+    /// for it.
+    pub(crate) fn begin_regrouping(&mut self) -> Option<(Vec<u8>, Vec<u64>)> {
+        let (group, cut_off) = self.club.as_mut()?.begin_change()?;
+        Some((group.to_bytes().expect("not too many"), cut_off))
+    }
+
+    /// It is told that the group is as it has said.
+    pub(crate) fn has_regrouped(&mut self, shared: &Shared) -> Result<(), String> {
+        let changed = self.club.as_mut().map_or(Ok(()), |club| club.has_changed(shared));
+        changed.or_else(|what| self.unless_tainted(what))
+    }
+
     fn unless_tainted(&self, what: String) -> Result<(), String> {
         if self.is_tainted { Ok(()) } else { Err(what) }
     }
@@ -284,6 +314,7 @@ impl Estate {
         if self.is_tainted {
             return Ok(());
         }
+        self.club.as_mut().map_or(Ok(()), |club| club.look(shared))?;
         for moat in self.layout.moats() {
             if !MOAT.is(0, &bytes(shared, moat.start, moat.len())) {
                 return Err(format!("bytes of no region were written, in {moat:?}"));
@@ -325,12 +356,26 @@ impl Estate {
         if self.notices.remove(&value).is_none() {
             return Err(format!("the owner is told of {value:x}, again or for nothing"));
         }
+        if let Some(mark) = mark_of_notice(value) {
+            return self.notified_of_club(mark, region);
+        }
         let index = (value >> 32) as usize;
         let expected = (self.handle(Region::Ground), record_at(index).into(), RECORD_BYTES[index]);
         if (Some(region), place, length) != expected {
             return Err(format!("the owner is told of {length} bytes at {place} of {region:x}"));
         }
         self.look_at_record(shared, index, now)
+    }
+
+    /// The owner is told that somebody has written in its club: nobody who may not.
+    fn notified_of_club(&self, mark: Mark, region: u64) -> Result<(), String> {
+        let is_it = Some(region) == self.handle(Region::Club);
+        let may_be = |club: &Club| club.may(Circle::Crew, mark, club.now()..club.now());
+        if is_it && self.club.as_ref().is_some_and(may_be) {
+            return Ok(());
+        }
+        let groups = self.club.as_ref().map(Club::groups);
+        Err(format!("the owner is told that {mark} has written: {groups:?}"))
     }
 
     /// The handle of the newest region of that name.

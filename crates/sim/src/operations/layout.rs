@@ -4,9 +4,11 @@
 //!  0 ground: all may do all     moat   lease: all may read and write   quarry: all may read   moat
 //!    who │ words │ records │ ...       comes and goes                   never changes
 //!                                                                        vault: some may do some
+//!                                                                         club: members may
 //! ```
 //!
-//! Nobody may read or write the moat. The vault is behind the last (`vault.rs`).
+//! Nobody may read or write the moat. The vault is behind the last (`vault.rs`), and then comes the
+//! club (`club.rs`).
 
 use std::ops::Range;
 
@@ -38,6 +40,8 @@ const MOAT_BYTES: u32 = 4096;
 /// Behind the last moat, which is so much smaller.
 pub(crate) const VAULT_BYTES: u32 = 1024;
 pub(crate) const QUARRY_BYTES: u32 = 8192;
+/// Words of the club that are added to.
+pub(crate) const CLUB_WORDS: usize = 256;
 
 /// The regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +50,13 @@ pub(crate) enum Region {
     Lease,
     Quarry,
     Vault,
+    Club,
 }
 
 impl Region {
     /// Those that all may find.
     pub(crate) const OPEN: [Self; 3] = [Self::Ground, Self::Lease, Self::Quarry];
-    pub(crate) const COUNT: usize = 1 + Self::OPEN.len();
+    pub(crate) const COUNT: usize = 2 + Self::OPEN.len();
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -59,17 +64,19 @@ impl Region {
             Self::Lease => "lease",
             Self::Quarry => "quarry",
             Self::Vault => "vault",
+            Self::Club => "club",
         }
     }
 
-    /// What the owner's daemon is told of it, if these are the grants of its vault.
-    pub(crate) fn description(self, of_vault: &[Grant]) -> Vec<u8> {
+    /// What the owner's daemon is told of it, if these are the grants of its vault and its club.
+    pub(crate) fn description(self, of_vault: &[Grant], of_club: &[Grant]) -> Vec<u8> {
         let to_all = |rights| vec![Grant { to: Grantee::Anybody, rights }];
         let grants = match self {
             Self::Ground => to_all(Rights::ALL),
             Self::Lease => to_all(Rights::READ | Rights::WRITE),
             Self::Quarry => to_all(Rights::READ),
             Self::Vault => of_vault.to_vec(),
+            Self::Club => of_club.to_vec(),
         };
         let description = Description { name: self.name().into(), grants };
         description.to_bytes().expect("a short name, and few grants")
@@ -85,7 +92,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// The whole of an app's shared memory, of which the end may be left over.
     pub(crate) const fn bytes(self) -> u32 {
-        self.region(Region::Vault).end.next_power_of_two()
+        self.region(Region::Club).end.next_power_of_two()
     }
 
     /// Where a region lies.
@@ -102,7 +109,33 @@ impl Layout {
                 let end = quarry + QUARRY_BYTES + MOAT_BYTES;
                 end - VAULT_BYTES..end
             }
+            Region::Club => {
+                let start = quarry + QUARRY_BYTES + MOAT_BYTES;
+                start..start + 8 * CLUB_WORDS as u32 + 2 * self.club_part()
+            }
         }
+    }
+
+    /// Bytes of the club's board, and of its yard.
+    const fn club_part(self) -> u32 {
+        if self.is_large { 64 << 10 } else { 8 << 10 }
+    }
+
+    /// What the owner of a club writes, and others read.
+    pub(crate) const fn club_board(self) -> Range<u32> {
+        let end = self.club_yard().start;
+        end - self.club_part()..end
+    }
+
+    /// What others write.
+    pub(crate) const fn club_yard(self) -> Range<u32> {
+        let end = self.region(Region::Club).end;
+        end - self.club_part()..end
+    }
+
+    /// What one of them adds to.
+    pub(crate) const fn club_word(self, index: u8) -> u32 {
+        self.region(Region::Club).start + 8 * index as u32
     }
 
     /// What nobody may touch.
@@ -169,13 +202,16 @@ mod tests {
                 layout.region(Region::Quarry),
                 layout.moats()[1].clone(),
                 layout.region(Region::Vault),
+                piece(layout.club_word(0), 8 * CLUB_WORDS),
+                layout.club_board(),
+                layout.club_yard(),
             ];
             let record = |(index, bytes): (usize, &u32)| piece(record_at(index), *bytes as usize);
             pieces.extend(RECORD_BYTES.iter().enumerate().map(record));
             pieces.sort_by_key(|piece| piece.start);
             assert!(pieces.windows(2).all(|pair| pair[0].end <= pair[1].start), "{pieces:?}");
             assert_eq!(layout.region(Region::Ground).end, layout.moats()[0].start);
-            assert_eq!(layout.bytes(), if is_large { 512 << 10 } else { 64 << 10 });
+            assert_eq!(layout.bytes(), if is_large { 512 << 10 } else { 128 << 10 });
         }
     }
 }

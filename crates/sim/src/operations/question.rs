@@ -3,17 +3,19 @@
 use clearway_base::{Random, Time};
 use clearway_channel::{OperationKind as Kind, OperationStatus as Status};
 
+use super::club::Club;
 use super::estate::{Estate, PIECE_BYTES_MAX, expected};
 use super::layout::{
     ENTRIES, JOURNAL, JOURNAL_BYTES, RECORD_BYTES, Region, TABLE, TABLE_STRIDE, WHO, add_at,
     entry_at, record_at, swap_at,
 };
 use super::prying::Prying;
+use super::visiting::Visit;
 
 /// A word.
 const WORD: u32 = 8;
 /// Reads above this are of no one moment, and neither are writes.
-const AT_ONCE_BYTES_MAX: u32 = 4096;
+pub(super) const AT_ONCE_BYTES_MAX: u32 = 4096;
 
 /// What is asked, as the command says it.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +96,8 @@ pub(crate) enum Question {
         what: Prying,
         may: bool,
     },
+    /// Something of a club.
+    Visit(Visit),
     /// What must be refused, and how.
     Wrong(Status),
 }
@@ -115,6 +119,9 @@ impl Question {
         if let Self::Pry { what, .. } = self {
             return what.has_effect();
         }
+        if let Self::Visit(visit) = self {
+            return visit.has_effect();
+        }
         matches!(
             self,
             Self::Add { .. }
@@ -131,9 +138,19 @@ impl Question {
         matches!(self, Self::ReadLease { length, .. } if *length > AT_ONCE_BYTES_MAX)
     }
 
+    /// What its owner is to be told.
+    const fn notice(&self) -> Option<u64> {
+        match self {
+            Self::WriteRecord { notice, .. } => *notice,
+            Self::Visit(visit) => visit.notice(),
+            _ => None,
+        }
+    }
+
     pub(crate) const fn is_long(&self) -> bool {
         match self {
             Self::WriteBlock { .. } => true,
+            Self::Visit(visit) => visit.length() > AT_ONCE_BYTES_MAX,
             Self::ReadBlock { length, .. }
             | Self::WriteLease { length, .. }
             | Self::ReadLease { length, .. } => *length > AT_ONCE_BYTES_MAX,
@@ -372,9 +389,7 @@ impl Estate {
             Status::Done => self.done(asked, answer),
             Status::Unknown if asked.has_effect() => Ok(()),
             Status::Failed | Status::NoConnection => self.undone(asked),
-            Status::Busy if matches!(asked, Question::WriteRecord { notice: Some(_), .. }) => {
-                self.undone(asked)
-            }
+            Status::Busy if asked.notice().is_some() => self.undone(asked),
             status => {
                 self.undone(asked)?;
                 let is_fair = self.may_refuse(asked, answer, status);
@@ -391,22 +406,24 @@ impl Estate {
     }
 
     fn undone(&mut self, asked: &Question) -> Result<(), String> {
+        let was_told = asked.notice().is_some_and(|value| self.notices.remove(&value).is_none());
+        if was_told {
+            return Err("its owner was told of it".to_owned());
+        }
         match *asked {
             Question::Add { word, slot } => self.adds[word].undone(slot),
             Question::Swap { word, index } => {
                 self.swaps[word].undone(index);
                 Ok(())
             }
-            Question::WriteRecord { record, number, notice } => {
-                let was_told = notice.is_some_and(|value| self.notices.remove(&value).is_none());
-                if was_told {
-                    return Err("its owner was told of it".to_owned());
-                }
-                self.records[record].undone(number)
-            }
+            Question::WriteRecord { record, number, .. } => self.records[record].undone(number),
             Question::WriteBlock { block, number } => self.blocks[block].undone(number),
             Question::Pry { what: Prying::Add(host), may: true } => {
                 self.vault.undo_add(host);
+                Ok(())
+            }
+            Question::Visit(ref visit) => {
+                self.undo_visit(visit);
                 Ok(())
             }
             _ => Ok(()),
@@ -431,6 +448,7 @@ impl Estate {
                     && self.tenures[Region::Lease as usize].iter().any(is_ending)
             }
             Question::Pry { what, may } => Self::may_refuse_prying(what, may, status),
+            Question::Visit(ref visit) => self.may_refuse_visit(visit, status),
             Question::Wrong(expected) => status == expected,
             _ => false,
         }
@@ -459,17 +477,15 @@ impl Estate {
 
     fn done(&mut self, asked: &Question, answer: &Answer<'_>) -> Result<(), String> {
         let Answer { value, extra, bytes, asked: at, now, .. } = *answer;
+        let is_done = asked.notice().and_then(|value| self.notices.get_mut(&value));
+        is_done.into_iter().for_each(|is_done| *is_done = true);
         let is_sound = match *asked {
             Question::Add { word, slot } => return self.adds[word].done(slot, value),
             Question::Swap { word, index } => {
                 self.swaps[word].done(index, now, value);
                 true
             }
-            Question::WriteRecord { record, number, notice } => {
-                notice
-                    .and_then(|value| self.notices.get_mut(&value))
-                    .into_iter()
-                    .for_each(|is_done| *is_done = true);
+            Question::WriteRecord { record, number, .. } => {
                 self.records[record].done(number, now);
                 true
             }
@@ -510,9 +526,18 @@ impl Estate {
                     && bytes.len() == length as usize
             }
             Question::Pry { what, may } => may && self.is_pried(what, answer),
+            Question::Visit(ref visit) => self.may_be_visited(visit, answer),
             Question::Wrong(_) => false,
         };
-        let found = || format!("it has found {value:x}, {extra:x} and {} bytes", bytes.len());
+        let found = || {
+            let first = &bytes[..bytes.len().min(32)];
+            let club = self.club.as_ref().filter(|_| matches!(asked, Question::Visit(_)));
+            let groups = club.map(Club::groups);
+            format!(
+                "it has found {value:x}, {extra:x} and {} bytes: {first:x?}; {groups:?}",
+                bytes.len()
+            )
+        };
         if is_sound { Ok(()) } else { Err(found()) }
     }
 
@@ -545,7 +570,7 @@ fn scan(region: u64, second: u64) -> Words {
 }
 
 /// Some of `all` bytes: where, and at most so many.
-fn part(random: &mut Random, all: u32, length_max: u32) -> (u32, u32) {
+pub(super) fn part(random: &mut Random, all: u32, length_max: u32) -> (u32, u32) {
     let length = 1 + random.below(length_max.min(all).into()) as u32;
     (random.below(u64::from(all - length) + 1) as u32, length)
 }

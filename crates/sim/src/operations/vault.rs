@@ -191,11 +191,11 @@ pub(super) fn owners_of_secrets(bytes: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use clearway_channel::{CHANNEL_MEMORY, DaemonEnd, Sizes};
 
-    fn neighbourhoods(count: u8) -> Vec<Neighbourhood> {
+    pub(in crate::operations) fn neighbourhoods(count: u8) -> Vec<Neighbourhood> {
         let of = |host| Neighbourhood { addresses: vec![[10, 0, 0, host].into()], users: vec![5] };
         (0..count).map(of).collect()
     }
@@ -214,8 +214,8 @@ mod tests {
     }
 
     /// Memory of a channel.
-    fn shared() -> Shared {
-        let sizes = Sizes { shared_bytes: 1 << 16, ..Sizes::default() };
+    pub(in crate::operations) fn shared() -> Shared {
+        let sizes = Sizes { shared_bytes: 1 << 17, ..Sizes::default() };
         let (end, _) = DaemonEnd::create(sizes).expect("memory");
         end.memory(CHANNEL_MEMORY).expect("it has some").clone()
     }

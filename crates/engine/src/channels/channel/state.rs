@@ -40,8 +40,6 @@ impl Channel {
             may_ask: self.operations.may_ask,
             copying: self.operations.save_copying(),
             to_copy: self.operations.to_copy(),
-            unsharing: self.operations.unsharing(),
-            regrouping: self.operations.regrouping(),
             posts: self.posts.save(),
         }
     }
@@ -72,8 +70,7 @@ impl Channel {
         let is_open = |slot: u32| connections.peek(slot).is_some_and(|it| !it.is_closing());
         ensure(posts.connections().all(is_open), "buffers for a connection that is over")?;
         let slots = connections.places() as u32;
-        let (unsharing, regrouping) = (saved.unsharing, saved.regrouping);
-        operations.restore_copies(saved.copying, saved.to_copy, unsharing, regrouping, slots)?;
+        operations.restore_copies(saved.copying, saved.to_copy, slots)?;
         let ports = saved.ports.into_iter().map(|(id, port, only)| ((id, port), only));
         Ok(Self {
             connections,

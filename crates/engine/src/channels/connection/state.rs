@@ -53,7 +53,6 @@ impl Connection {
                     waiting: local.waiting.iter().copied().collect(),
                     held: local.held,
                     is_closing: local.closing,
-                    ending: local.ending,
                     parent: local.parent,
                 },
             },
@@ -77,10 +76,10 @@ impl Connection {
             BearerState::Flow(id, stream) => {
                 Bearer::Flow(StreamKey { flow: FlowKey::of_id(id), stream })
             }
-            BearerState::Local { peer, waiting, held, is_closing: closing, ending, parent } => {
+            BearerState::Local { peer, waiting, held, is_closing: closing, parent } => {
                 ensure(held <= COUNT_MAX, "more memory than there is")?;
                 let local = Local::to(peer, parent);
-                Bearer::Local(Local { waiting: waiting.into(), held, closing, ending, ..local })
+                Bearer::Local(Local { waiting: waiting.into(), held, closing, ..local })
             }
         };
         let mut connection = Self {
