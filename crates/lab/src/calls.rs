@@ -182,7 +182,7 @@ impl Host {
                     return Ok(());
                 }
                 let length = rest.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-                let extent = state.store.fill(&rest[..length]);
+                let extent = state.store.fill(&rest[..length], has_more && length == rest.len());
                 if let Err(fault) = state.sockets.send(socket, extent, has_more) {
                     state.store.free(extent);
                     return Err(fault.into());

@@ -145,7 +145,7 @@ impl State {
         };
         let length = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         if length > 0 {
-            let extent = self.store.fill(&bytes[..length]);
+            let extent = self.store.fill(&bytes[..length], false);
             if let Err(fault) = self.sockets.send(socket, extent, false) {
                 self.store.free(extent);
                 return Err(fault.into());

@@ -8,6 +8,7 @@ use clearway_base::SECOND;
 use clearway_tcp::Settings;
 use clearway_wire::tcp::Options;
 
+use crate::network::Habits;
 use crate::settings::Defaults;
 
 /// RFC 9293, section 3.1: the kinds without a length.
@@ -24,6 +25,7 @@ const ECN_RETRIES: u8 = 1;
 /// Chooses what FreeBSD does, or what is done otherwise.
 pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     defaults.habits.is_freebsd = is_freebsd;
+    defaults.habits.burst_segments = if is_freebsd { 1 } else { Habits::default().burst_segments };
     defaults.config.is_time_wait_silent = is_freebsd;
     let settings = &mut defaults.options.settings;
     settings.opening_ms = NonZeroU32::new(if is_freebsd { OPENING_MS } else { 0 });

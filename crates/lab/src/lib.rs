@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod bursts;
 mod calls;
 mod descriptors;
 mod errno;

@@ -165,6 +165,9 @@ settings! {
             it.early_retrans = value;
             it.options.settings.tail_loss_probes = value >= 3;
         };
+    tcp_min_tso_segs (1, 64), "segments that leave at once, of which the last has PSH",
+        |it| it.habits.burst_segments.into(),
+        |it, value| it.habits.burst_segments = value as u32;
     pacing SWITCH, "a window is spread over its round trip",
         |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
     tcp_slow_start_after_idle (0, 2),

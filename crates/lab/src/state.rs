@@ -1,10 +1,13 @@
 //! All that a host is, under one lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 
 use clearway_base::{SECOND, Time};
-use clearway_tcp::{Socket, Sockets, Stack};
+use clearway_tcp::{Socket, Sockets, Stack, Transmit};
+use clearway_wire::tcp::Flags;
 
+use crate::bursts;
 use crate::descriptors::Descriptors;
 use crate::network::{Heard, Link, frame_of};
 use crate::settings::Defaults;
@@ -108,6 +111,7 @@ impl State {
         self.now = self.now.max(now);
         self.sockets.stack_mut().handle_timeouts(self.now);
         self.link.handle_timeout(self.now);
+        self.transmit(true);
     }
 
     /// Does all that can be done at this moment. Whoever waits has to look again.
@@ -126,9 +130,9 @@ impl State {
 
     fn flush(&mut self) -> bool {
         let sent = self.counters.sent;
-        self.transmit();
+        self.transmit(false);
         self.sockets.handle_events(self.now, &mut self.store);
-        self.transmit();
+        self.transmit(false);
         let changed = std::mem::take(&mut self.store.changed);
         for socket in &changed {
             self.descriptors.note_change(*socket);
@@ -136,19 +140,40 @@ impl State {
         self.counters.sent > sent || !changed.is_empty()
     }
 
-    fn transmit(&mut self) {
-        while let Some(transmit) = self.sockets.stack_mut().poll_transmit(self.now, 1) {
-            let extents = transmit
-                .connection
-                .into_iter()
-                .flat_map(|key| self.sockets.stack().extents(key, transmit.payload.clone()));
-            let payload: Vec<u8> =
-                extents.flat_map(|extent| self.store.read(extent).iter().copied()).collect();
-            if let Some(packet) = self.link.packet(self.now, &transmit, &payload) {
-                self.leave(packet);
-            }
+    /// `by_timer`: because some time is over, not because of a call or a packet.
+    fn transmit(&mut self, by_timer: bool) {
+        let (now, stack) = (self.now, self.sockets.stack_mut());
+        let mut transmits: Vec<_> = iter::from_fn(|| stack.poll_transmit(now, 1)).collect();
+        let segments_min = self.defaults.habits.burst_segments;
+        bursts::push(&mut transmits, |transmit| {
+            let info = transmit.connection.and_then(|key| stack.info(key));
+            info.map_or(1, |info| bursts::limit(&info, segments_min))
+        });
+        for transmit in transmits {
+            self.emit(transmit, by_timer);
         }
         while let Some(packet) = self.link.poll_transmit() {
+            self.leave(packet);
+        }
+    }
+
+    fn emit(&mut self, mut transmit: Transmit, by_timer: bool) {
+        let extents: Vec<_> = transmit
+            .connection
+            .into_iter()
+            .flat_map(|key| self.sockets.stack().extents(key, transmit.payload.clone()))
+            .collect();
+        if self.defaults.habits.burst_segments > 1 {
+            let flags = &mut transmit.repr.flags;
+            match extents.last().and_then(|last| self.store.push_at(*last)) {
+                Some(true) => *flags |= Flags::PSH,
+                Some(false) if !by_timer => *flags = flags.without(Flags::PSH),
+                _ => {}
+            }
+        }
+        let payload: Vec<u8> =
+            extents.iter().flat_map(|extent| self.store.read(*extent).iter().copied()).collect();
+        if let Some(packet) = self.link.packet(self.now, &transmit, &payload) {
             self.leave(packet);
         }
     }

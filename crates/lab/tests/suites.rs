@@ -5,6 +5,8 @@
 
 #[path = "suites/fast_open.rs"]
 mod fast_open;
+#[path = "suites/pushes.rs"]
+mod pushes;
 mod script;
 
 use script::{Script, blocking, cases, established, host, host_v6, listening};

@@ -106,6 +106,7 @@ impl Script {
             ("tcp_timestamps", 0),
             ("tcp_window_scaling", 0),
             ("quick_acks", 0),
+            ("tcp_min_tso_segs", 1),
             ("receive_buffer", 10_000),
             ("receive_buffer_max", 10_000),
         ] {
