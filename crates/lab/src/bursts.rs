@@ -52,7 +52,7 @@ pub(crate) fn limit(info: &Info, segments_min: u32) -> usize {
     let is_starting = info.slow_start_threshold_bytes.is_none_or(|at| info.window_bytes < at / 2);
     let percent = if is_starting { 200 } else { 120 };
     let bytes_per_s = info.window_bytes * percent / 100 * SECOND / info.rtt_ns;
-    let short = BURST_BYTES_MAX.checked_shr((info.min_rtt_ns / MICROSECOND >> 9) as u32);
+    let short = BURST_BYTES_MAX.checked_shr(((info.min_rtt_ns / MICROSECOND) >> 9) as u32);
     let bytes = (bytes_per_s >> 10) + short.unwrap_or(0);
     let segments = bytes.min(BURST_BYTES_MAX) / segment_bytes;
     segments.max(segments_min.into()).min(half).max(1) as usize

@@ -227,6 +227,9 @@ settings! {
     rexmit_drop_options SWITCH, "a SYN has no option but the MSS when it is sent the third time again",
         |it| it.options.settings.variants.plain_syns.into(),
         |it, value| it.options.settings.variants.plain_syns = value != 0;
+    empty_window_probes SWITCH, "a closed window is probed with an old number, as by Linux",
+        |it| it.options.settings.variants.empty_window_probes.into(),
+        |it, value| it.options.settings.variants.empty_window_probes = value != 0;
     ecn_maxretries (0, u8::MAX as i64),
         "how often a SYN that is sent again asks for congestion notification nevertheless",
         |it| it.options.settings.variants.ecn_retries.into(),

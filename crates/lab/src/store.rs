@@ -6,6 +6,8 @@ use std::ops::Range;
 use clearway_base::SlotId;
 use clearway_tcp::{Extent, Memory, Owner, Socket};
 
+use crate::notices::Note;
+
 /// All pieces, sent and received, and which sockets something has changed for.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
@@ -14,6 +16,8 @@ pub(crate) struct Store {
     /// The payload of the segment at hand.
     payload: Vec<u8>,
     pub(crate) changed: Vec<Socket>,
+    /// Of pieces that are not wanted any more.
+    pub(crate) notes_done: Vec<Note>,
 }
 
 #[derive(Debug)]
@@ -21,6 +25,8 @@ struct Piece {
     bytes: Vec<u8>,
     /// Its writer has said that more will follow at once (MSG_MORE).
     has_more: bool,
+    /// What its writer is to be told of it.
+    note: Option<Note>,
 }
 
 impl Store {
@@ -32,7 +38,7 @@ impl Store {
                 break;
             }
         }
-        self.pieces.insert(self.next, Piece { bytes: bytes.to_vec(), has_more });
+        self.pieces.insert(self.next, Piece { bytes: bytes.to_vec(), has_more, note: None });
         Extent { region: self.next, offset: 0, length: bytes.len() as u32 }
     }
 
@@ -53,8 +59,23 @@ impl Store {
     pub(crate) fn free(&mut self, extent: Extent) {
         let end = (extent.offset + extent.length) as usize;
         if self.pieces.get(&extent.region).is_some_and(|piece| piece.bytes.len() <= end) {
-            self.pieces.remove(&extent.region);
+            let piece = self.pieces.remove(&extent.region);
+            self.notes_done.extend(piece.and_then(|piece| piece.note));
         }
+    }
+
+    /// What is to be told of the piece of `extent`.
+    pub(crate) fn set_note(&mut self, extent: Extent, note: Option<Note>) {
+        if let Some(piece) = self.pieces.get_mut(&extent.region) {
+            piece.note = note;
+        }
+    }
+
+    /// The same, if the piece ends with `extent`.
+    pub(crate) fn note_mut(&mut self, extent: Extent) -> Option<&mut Note> {
+        let piece = self.pieces.get_mut(&extent.region)?;
+        let is_end = piece.bytes.len() == (extent.offset + extent.length) as usize;
+        piece.note.as_mut().filter(|_| is_end)
     }
 
     pub(crate) fn set_payload(&mut self, payload: &[u8]) {

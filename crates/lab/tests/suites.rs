@@ -5,6 +5,8 @@
 
 #[path = "suites/fast_open.rs"]
 mod fast_open;
+#[path = "suites/notices.rs"]
+mod notices;
 #[path = "suites/pushes.rs"]
 mod pushes;
 mod script;

@@ -47,6 +47,9 @@ pub struct Variants {
     /// What a listener has to say to a SYN with data waits as an acknowledgement does, and has what
     /// the app sends meanwhile with it.
     pub late_syn_ack: bool,
+    /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293, section
+    /// 3.8.6.1, has "at least one octet of new data".
+    pub empty_window_probes: bool,
     /// Who gives no cookie when asked for one, or takes no data and gives no other cookie, is not
     /// asked again for 15 minutes.
     pub wary_of_fast_open: bool,

@@ -90,8 +90,11 @@ pub struct Info {
     pub lost_bytes: u64,
     /// See `sacked_bytes`.
     pub resent_bytes: u64,
-    /// Packets have been seen to overtake each other.
+    /// Packets have been seen to overtake each other, and how far behind the highest byte they
+    /// have ended, at most.
     pub reordering: bool,
+    /// See `reordering`.
+    pub reordered_bytes: u32,
     /// Bytes of the stream that are acknowledged, and that wait.
     pub acknowledged_bytes: u64,
     /// See `acknowledged_bytes`.
@@ -168,6 +171,7 @@ impl Connection {
             lost_bytes: self.board.lost_bytes(),
             resent_bytes: self.board.resent_bytes(),
             reordering: self.rack.reordering_seen(),
+            reordered_bytes: self.rack.behind_bytes_max(),
             acknowledged_bytes: self.snd.acknowledged_bytes(),
             queued_bytes: self.snd.queued_bytes(),
             unsent_bytes: self.snd.unsent_bytes(),

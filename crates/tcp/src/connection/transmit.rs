@@ -165,6 +165,11 @@ impl Connection {
             return self.path_probe(now, ways);
         }
         let bytes = self.size.bytes_with(self.options(now).length());
+        let is_closed = probe == Probe::Window && self.snd.window() == 0;
+        if is_closed && self.settings.variants.empty_window_probes {
+            let before = self.snd.una() - 1;
+            return Some(self.segment(now, before..before, Flags::NONE));
+        }
         if probe == Probe::Window {
             let next = self.snd.next();
             let end = self.snd.limit().min(next + self.snd.open().clamp(1, bytes.into()));
