@@ -40,6 +40,8 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     variants.fin_despite_unread = is_freebsd;
     variants.fin_with_syn = is_freebsd;
     variants.experimental_fast_open = !is_freebsd;
+    variants.capable_acks = !is_freebsd;
+    variants.plain_time_wait = is_freebsd;
     variants.cookie_of_peer = is_freebsd;
     variants.late_syn_ack = is_freebsd;
     variants.wary_of_fast_open = is_freebsd;

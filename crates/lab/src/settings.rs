@@ -29,6 +29,7 @@ impl Default for Defaults {
         options.settings.send_extents_max = 1 << 20;
         // As Linux has it.
         options.settings.variants.experimental_fast_open = true;
+        options.settings.variants.capable_acks = true;
         Self {
             options,
             config: Config::default(),
@@ -94,15 +95,22 @@ settings! {
     tcp_window_scaling SWITCH, "window scaling",
         |it| it.options.settings.window_scaling.into(),
         |it, value| it.options.settings.window_scaling = value != 0;
-    tcp_ecn (0, 2), "congestion notification: 0 never, 1 asked for and taken, 2 taken",
-        |it| match (it.options.settings.ecn, it.options.accepts_ecn) {
-            (true, _) => 1,
-            (false, true) => 2,
-            (false, false) => 0,
+    tcp_ecn (0, 5), "congestion notification, as Linux has it: see below",
+        |it| {
+            let settings = &it.options.settings;
+            match (settings.ecn, it.options.accepts_ecn, it.options.accepts_accurate_ecn) {
+                (true, _, true) => if settings.accurate_ecn { 3 } else { 4 },
+                (false, true, true) => 5,
+                (true, ..) => 1,
+                (false, true, false) => 2,
+                (false, false, _) => 0,
+            }
         },
         |it, value| {
-            it.options.settings.ecn = value == 1;
+            it.options.settings.ecn = matches!(value, 1 | 3 | 4);
+            it.options.settings.accurate_ecn = value == 3;
             it.options.accepts_ecn = value != 0;
+            it.options.accepts_accurate_ecn = value >= 3;
         };
     tcp_syncookies (0, 2), "SYN cookies: 0 never, 1 under flood, 2 always",
         |it| it.config.cookies as i64,
@@ -127,6 +135,10 @@ settings! {
     tcp_syn_retries TIMES, "how often a SYN is sent again",
         |it| it.options.settings.syn_retries.into(),
         |it, value| it.options.settings.syn_retries = value as u8;
+    tcp_syn_linear_timeouts (0, u8::MAX as i64),
+        "how often a SYN is sent again before it is waited for longer each time",
+        |it| it.options.settings.variants.linear_syns.into(),
+        |it, value| it.options.settings.variants.linear_syns = value as u8;
     tcp_synack_retries TIMES, "how often a SYN-ACK is sent again",
         |it| it.config.syn_ack_retries.into(), |it, value| it.config.syn_ack_retries = value as u8;
     tcp_retries2 TIMES, "how often data is sent again until the connection is given up",

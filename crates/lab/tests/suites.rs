@@ -400,6 +400,30 @@ cases! {
         < SE. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1; ip 64 252
         write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 254";
 
+    /// RFC 9768: with accurate feedback all that leaves may be marked, as with Linux.
+    accurate_feedback: host() => "
+        set tcp_ecn 3; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > SEWA 0:0(0); ip 64 0
+        < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1; ip 64 2
+        write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < WA. 1:1(0) ack 101
+        tcp_info 3 delivered_ce = 1";
+
+    /// Or only data, as with FreeBSD, which says nothing of marks in TIME-WAIT.
+    accurate_feedback_of_freebsd: host() => "
+        set freebsd 1; set tcp_ecn 3; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > SEWA 0:0(0)
+        < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1; ip 64 0
+        write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < EA. 1:1(0) ack 101
+        close 3 = 0; > FEA. 101:101(0) ack 1; < FEA. 1:1(0) ack 102; > . 102:102(0) ack 2";
+
+    /// Linux, `tcp_ecn` of 4 and 5: it is given to who asks, and not asked for.
+    accurate_feedback_for_others: host() => "
+        set tcp_ecn 4; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < SEWA 0:0(0) <mss 1000>; > SW. 0:0(0) ack 1
+        socket = 4; nonblock 4 = 0; peer 6000; connect 4 6000 = EINPROGRESS; > SEW 0:0(0)
+        set tcp_ecn 5; socket = 5; nonblock 5 = 0; peer 6001
+        connect 5 6001 = EINPROGRESS; > S 0:0(0)";
+
     // tcp(7): what is told again as it was set.
 
     unsent_bytes_as_they_were_set: host() => "

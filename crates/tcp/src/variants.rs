@@ -25,6 +25,11 @@ pub struct Variants {
     /// A SYN that has been sent again is waited for by `Settings::rto_min_ns` longer than for twice
     /// as long as the one before.
     pub syn_slop: bool,
+    /// How often a SYN is sent again before it is waited for twice as long each time. RFC 6298, rule
+    /// 5.5, has the first.
+    pub linear_syns: u8,
+    /// What leaves in TIME-WAIT says nothing of congestion, as before RFC 9768.
+    pub plain_time_wait: bool,
     /// What is sent the third time again of a SYN has no option but the MSS, and so on.
     pub plain_syns: bool,
     /// How often a SYN that is sent again asks for congestion notification nevertheless. RFC 3168,
@@ -47,6 +52,9 @@ pub struct Variants {
     /// What a listener has to say to a SYN with data waits as an acknowledgement does, and has what
     /// the app sends meanwhile with it.
     pub late_syn_ack: bool,
+    /// With accurate feedback of congestion (RFC 9768) all that leaves may be marked, up to
+    /// acknowledgements without data. RFC 3168, section 6.1.4, has no mark on those.
+    pub capable_acks: bool,
     /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293, section
     /// 3.8.6.1, has "at least one octet of new data".
     pub empty_window_probes: bool,

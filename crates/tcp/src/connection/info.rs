@@ -113,6 +113,8 @@ pub struct Info {
     pub sack: bool,
     /// See `timestamps`.
     pub ecn: bool,
+    /// Packets of which the peer has told that they have come with a mark (RFC 9768), by 65,536.
+    pub marks_told: u16,
     /// Data has come with the first SYN, or has gone with it and was taken (RFC 7413).
     pub syn_had_data: bool,
 }
@@ -181,6 +183,7 @@ impl Connection {
             timestamps: self.timestamps.is_some(),
             sack: self.sack,
             ecn: self.ecn.is_agreed(),
+            marks_told: self.ecn.marks_told(),
             syn_had_data: self.syn_had_data,
         }
     }

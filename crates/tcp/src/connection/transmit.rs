@@ -224,7 +224,7 @@ impl Connection {
         }
         let has_cwr =
             self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();
-        let new = if has_cwr { self.ecn.flags(true) } else { Flags::NONE };
+        let new = if has_cwr { self.ecn.flags_of_new() } else { Flags::NONE };
         self.segment(now, range, new)
     }
 
@@ -341,9 +341,9 @@ impl Connection {
         if self.snd.window() > 0 {
             self.set_tail_probe(now);
         }
-        let new = if payload.is_empty() { Flags::NONE } else { self.ecn.flags(true) };
+        let new = if payload.is_empty() { Flags::NONE } else { self.ecn.flags_of_new() };
         let mut transmit = self.segment(now, range, new);
-        transmit.ecn_capable = self.ecn.is_agreed() && !payload.is_empty();
+        transmit.ecn_capable |= self.ecn.is_capable() && !payload.is_empty();
         transmit
     }
 
@@ -353,7 +353,7 @@ impl Connection {
         let options = self.options(now);
         let segment_bytes = self.size.bytes_with(options.length());
         let (payload, fin) = self.snd.payload_of(&range);
-        let mut flags = Flags::ACK | new | self.ecn.flags(false);
+        let mut flags = Flags::ACK | new | self.ecn.flags();
         if fin {
             flags |= Flags::FIN;
         }
@@ -376,7 +376,7 @@ impl Connection {
             connection: None,
             payload: if with_data { payload } else { 0..0 },
             segment_bytes,
-            ecn_capable: false,
+            ecn_capable: self.ecn.is_accurate() && self.settings.variants.capable_acks,
             ip: self.settings.ip,
         }
     }
@@ -435,13 +435,11 @@ impl Connection {
         let mut flags = Flags::SYN;
         if is_answer {
             flags |= Flags::ACK;
-            if self.ecn.is_agreed() {
-                flags |= Flags::ECE;
-            }
-        } else if self.settings.ecn && self.retries <= self.settings.variants.ecn_retries {
+            flags |= self.ecn.answer();
+        } else if self.settings.ecn && self.retries <= self.ecn_retries_max() {
             // RFC 3168, section 6.1.1.1: a SYN that is sent again has none of them, in case that it
             // was lost because of them.
-            flags |= ecn::SETUP;
+            flags |= ecn::setup(self.settings.accurate_ecn);
         }
         let options = self.syn_options(now);
         let payload = self.syn_payload();
@@ -463,6 +461,13 @@ impl Connection {
         self.ack.on_sent(false);
         let bare = Transmit::bare(self.local, self.remote, repr, self.settings.ip);
         Transmit { payload, segment_bytes, ..bare }
+    }
+
+    /// How often a SYN that is sent again asks for congestion notification. RFC 9768, section
+    /// 3.1.4.1, has accurate feedback asked for once more.
+    fn ecn_retries_max(&self) -> u8 {
+        let settings = &self.settings;
+        settings.variants.ecn_retries.max(u8::from(settings.accurate_ecn))
     }
 
     fn reset_segment(&mut self, now: Time) -> Transmit {
