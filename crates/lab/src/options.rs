@@ -19,6 +19,9 @@ const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 /// Of FreeBSD, `netinet/tcp.h`: how long an attempt to connect may take.
 const TCP_KEEPINIT: i32 = 128;
 
+/// Of FreeBSD, `netinet/tcp.h`: SYNs have no options. With Linux it is TCP_LINGER2.
+const TCP_NOOPT: i32 = 8;
+
 /// Options that are remembered, and mean nothing on a link without other users.
 const NOTED: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
@@ -87,6 +90,16 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
                 let queued_bytes = status.map_or(0, |status| status.queued_bytes);
                 state.notices.number_bytes(socket, queued_bytes);
             }
+        }
+        (libc::IPPROTO_TCP, TCP_NOOPT) if state.defaults.habits.is_freebsd => {
+            let mut options = *state.sockets.options(socket)?;
+            let has_options = number(value)? == 0;
+            let first = state.defaults.options.settings;
+            options.settings.sack = first.sack && has_options;
+            options.settings.timestamps = first.timestamps && has_options;
+            options.settings.window_scaling = first.window_scaling && has_options;
+            options.settings.variants.no_mss = !has_options;
+            state.sockets.set_options(socket, options)?;
         }
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => {
             state.sockets.set_quick_acks(socket, number(value)? != 0);

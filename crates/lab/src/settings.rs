@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use clearway_base::{MICROSECOND, SECOND};
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
 
 use crate::fast_open::{CLIENT, FastOpen, SERVER};
@@ -79,6 +79,7 @@ const BYTES: (i64, i64) = (256, 1 << 30);
 const TIMES: (i64, i64) = (1, u8::MAX as i64);
 /// Up to a day.
 const US: (i64, i64) = (1, 86_400_000_000);
+const MS: (i64, i64) = (1, US.1 / 1000);
 const SECONDS: (i64, i64) = (1, 86_400);
 const PORT: (i64, i64) = (1, 65_535);
 const WORD: (i64, i64) = (0, u32::MAX as i64);
@@ -249,6 +250,15 @@ settings! {
     keepinit (0, US.1 / 1000), "how long an attempt to connect may take, in ms; 0: tcp_syn_retries",
         |it| it.options.settings.opening_ms.map_or(0, |ms| ms.get().into()),
         |it, value| it.options.settings.opening_ms = NonZeroU32::new(value as u32);
+    keepidle MS, "the same as tcp_keepalive_time, in ms",
+        |it| ms(it.options.keep_alive.idle_ns),
+        |it, value| it.options.keep_alive.idle_ns = value as u64 * MILLISECOND;
+    keepintvl MS, "the same as tcp_keepalive_intvl, in ms",
+        |it| ms(it.options.keep_alive.interval_ns),
+        |it, value| it.options.keep_alive.interval_ns = value as u64 * MILLISECOND;
+    keepcnt TIMES, "the same as tcp_keepalive_probes",
+        |it| it.options.keep_alive.probes.into(),
+        |it, value| it.options.keep_alive.probes = value as u8;
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
@@ -258,6 +268,10 @@ settings! {
 
 fn us(ns: u64) -> i64 {
     (ns / MICROSECOND) as i64
+}
+
+fn ms(ns: u64) -> i64 {
+    (ns / MILLISECOND) as i64
 }
 
 fn ns(us: i64) -> u64 {

@@ -424,6 +424,21 @@ cases! {
         set tcp_ecn 5; socket = 5; nonblock 5 = 0; peer 6001
         connect 5 6001 = EINPROGRESS; > S 0:0(0)";
 
+    /// FreeBSD, tcp(4), TCP_NOOPT: a SYN without options.
+    no_options: host() => "
+        set freebsd 1; set tcp_sack 1; set tcp_timestamps 1; set tcp_window_scaling 1
+        socket = 3; nonblock 3 = 0; option 3 noopt 1 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0) <>
+        < S. 0:0(0) ack 1 win 10000 <mss 1000,sackOK>; > . 1:1(0) ack 1 <>
+        socket = 4; nonblock 4 = 0; option 4 noopt 1 = 0; option 4 noopt 0 = 0; peer 5001
+        connect 4 5001 = EINPROGRESS; > *";
+
+    /// FreeBSD's sysctls of keep-alive are in ms.
+    keep_alive_in_ms: host() => "
+        set keepidle 15000; set keepintvl 2000; set keepcnt 4; socket = 3
+        get_option 3 keepidle = 15; get_option 3 keepintvl = 2; get_option 3 keepcnt = 4
+        get tcp_keepalive_time = 15";
+
     // tcp(7): what is told again as it was set.
 
     unsent_bytes_as_they_were_set: host() => "

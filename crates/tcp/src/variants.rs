@@ -25,11 +25,14 @@ pub struct Variants {
     /// A SYN that has been sent again is waited for by `Settings::rto_min_ns` longer than for twice
     /// as long as the one before.
     pub syn_slop: bool,
-    /// How often a SYN is sent again before it is waited for twice as long each time. RFC 6298, rule
-    /// 5.5, has the first.
+    /// How often a SYN is sent again before it is waited for twice as long each time. RFC 6298,
+    /// rule 5.5, has the first.
     pub linear_syns: u8,
     /// What leaves in TIME-WAIT says nothing of congestion, as before RFC 9768.
     pub plain_time_wait: bool,
+    /// SYNs have no MSS, which is an option, too. RFC 9293, section 3.7.1, has it sent unless it is
+    /// 536.
+    pub no_mss: bool,
     /// What is sent the third time again of a SYN has no option but the MSS, and so on.
     pub plain_syns: bool,
     /// How often a SYN that is sent again asks for congestion notification nevertheless. RFC 3168,
@@ -55,8 +58,8 @@ pub struct Variants {
     /// With accurate feedback of congestion (RFC 9768) all that leaves may be marked, up to
     /// acknowledgements without data. RFC 3168, section 6.1.4, has no mark on those.
     pub capable_acks: bool,
-    /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293, section
-    /// 3.8.6.1, has "at least one octet of new data".
+    /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,
+    /// section 3.8.6.1, has "at least one octet of new data".
     pub empty_window_probes: bool,
     /// Who gives no cookie when asked for one, or takes no data and gives no other cookie, is not
     /// asked again for 15 minutes.

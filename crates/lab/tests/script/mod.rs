@@ -715,6 +715,7 @@ fn option(word: &str) -> (i32, i32) {
         ("keepintvl", libc::TCP_KEEPINTVL),
         ("keepcnt", libc::TCP_KEEPCNT),
         ("keepinit", 128), // TCP_KEEPINIT of FreeBSD
+        ("noopt", 8),      // TCP_NOOPT of FreeBSD
         ("user_timeout", libc::TCP_USER_TIMEOUT),
         ("syncnt", libc::TCP_SYNCNT),
         ("linger2", libc::TCP_LINGER2),

@@ -90,7 +90,8 @@ impl Connection {
             _ => None,
         };
         Options {
-            maximum_segment_size: Some(self.size.offer(settings.segment_bytes_max)),
+            maximum_segment_size: (!settings.variants.no_mss)
+                .then(|| self.size.offer(settings.segment_bytes_max)),
             window_scale: scales.then_some(scale),
             sack_permitted: if is_answer { self.sack } else { settings.sack },
             timestamps,

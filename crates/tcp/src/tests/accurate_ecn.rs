@@ -23,8 +23,8 @@ fn accepted() -> Script {
 }
 
 cases! {
-    /// Section 3.1.1, table 2: what the peer's SYN-ACK says of this end's SYN; and 3.2.2.1, table 3:
-    /// the acknowledgement says what the SYN-ACK's IP header did. After that all have the number.
+    /// Section 3.1.1, table 2: what the peer's SYN-ACK says of this end's SYN; and 3.2.2.1, table
+    /// 3: the acknowledgement says what the SYN-ACK's IP header did. After that all have the number.
     asked_and_answered: asking() => "
         < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1
         send 10; > [ect] PEA. 1:11(10) ack 1";
@@ -78,8 +78,8 @@ cases! {
         < [ce] SEWA 0:0(0) win 10000 <mss 1000>; > SWA. 0:0(0) ack 1
         < W. 1:1(0) ack 1; accept; send 10; > [ect] PWA. 1:11(10) ack 1";
 
-    /// RFC 3168's SYN gets its SYN-ACK; and section 3.1.3, "forward compatibility": what is not used
-    /// yet is taken for accurate.
+    /// RFC 3168's SYN gets its SYN-ACK; and section 3.1.3, "forward compatibility": what is not
+    /// used yet is taken for accurate.
     asked_by_a_peer_of_rfc_3168: listening() => "
         < SEW 0:0(0) win 10000 <mss 1000>; > SE. 0:0(0) ack 1";
     /// The same, of flags that are not used yet.
