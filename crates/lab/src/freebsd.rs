@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 
 use clearway_base::SECOND;
-use clearway_tcp::Settings;
+use clearway_tcp::{Capable, Settings};
 use clearway_wire::tcp::Options;
 
 use crate::network::Habits;
@@ -40,11 +40,16 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     variants.fin_despite_unread = is_freebsd;
     variants.fin_with_syn = is_freebsd;
     variants.experimental_fast_open = !is_freebsd;
-    variants.capable_acks = !is_freebsd;
+    variants.capable = capable(is_freebsd);
     variants.plain_time_wait = is_freebsd;
     variants.cookie_of_peer = is_freebsd;
     variants.late_syn_ack = is_freebsd;
     variants.wary_of_fast_open = is_freebsd;
+}
+
+/// What may be marked, if nothing else is set.
+pub(crate) fn capable(is_freebsd: bool) -> Capable {
+    if is_freebsd { Capable::NewData } else { Capable::IfAccurate }
 }
 
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
-use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
+use clearway_tcp::{Capable, Config, Cookies, SocketOptions, UnusedWindow};
 
 use crate::fast_open::{CLIENT, FastOpen, SERVER};
 use crate::network::Habits;
@@ -29,7 +29,7 @@ impl Default for Defaults {
         options.settings.send_extents_max = 1 << 20;
         // As Linux has it.
         options.settings.variants.experimental_fast_open = true;
-        options.settings.variants.capable_acks = true;
+        options.settings.variants.capable = Capable::IfAccurate;
         Self {
             options,
             config: Config::default(),
@@ -247,6 +247,18 @@ settings! {
         "how often a SYN that is sent again asks for congestion notification nevertheless",
         |it| it.options.settings.variants.ecn_retries.into(),
         |it, value| it.options.settings.variants.ecn_retries = value as u8;
+    ecn_plusplus (0, 2),
+        "what else than data may be marked: 1 SYN-ACKs, 2 all; 0 what is said below",
+        |it| match it.options.settings.variants.capable {
+            Capable::NewData | Capable::IfAccurate => 0,
+            Capable::SynAcks => 1,
+            Capable::All => 2,
+        },
+        |it, value| it.options.settings.variants.capable = match value {
+            0 => freebsd::capable(it.habits.is_freebsd),
+            1 => Capable::SynAcks,
+            _ => Capable::All,
+        };
     keepinit (0, US.1 / 1000), "how long an attempt to connect may take, in ms; 0: tcp_syn_retries",
         |it| it.options.settings.opening_ms.map_or(0, |ms| ms.get().into()),
         |it, value| it.options.settings.opening_ms = NonZeroU32::new(value as u32);

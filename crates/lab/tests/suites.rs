@@ -416,6 +416,23 @@ cases! {
         write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < EA. 1:1(0) ack 101
         close 3 = 0; > FEA. 101:101(0) ack 1; < FEA. 1:1(0) ack 102; > . 102:102(0) ack 2";
 
+    /// FreeBSD, `ecn.plusplus` of 1: RFC 5562, "ECN+": the SYN-ACK may be marked, once.
+    syn_acks_that_may_be_marked: host() => "
+        set freebsd 1; set tcp_ecn 1; set ecn_plusplus 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < SEW 0:0(0) <mss 1000>; > SE. 0:0(0) ack 1; ip 64 2; +1 > S. 0:0(0) ack 1; ip 64 0
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; write 4 100 = 100
+        > P. 1:101(100) ack 1; ip 64 2; +3 > PW. 1:101(100) ack 1; ip 64 0
+        < F. 1:1(0) ack 101 win 10000; > . 101:101(0) ack 2; ip 64 0";
+
+    /// Of 2: all that is sent.
+    all_that_may_be_marked: host() => "
+        set freebsd 1; set tcp_ecn 1; set ecn_plusplus 2; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > SEW 0:0(0); ip 64 2
+        < SE. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1; ip 64 2
+        write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 2; +0.2 > PW. 1:101(100) ack 1; ip 64 2
+        < . 1:1(0) ack 101; close 3 = 0; > F. 101:101(0) ack 1; ip 64 2";
+
     /// Linux, `tcp_ecn` of 4 and 5: it is given to who asks, and not asked for.
     accurate_feedback_for_others: host() => "
         set tcp_ecn 4; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0

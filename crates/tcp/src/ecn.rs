@@ -18,6 +18,8 @@ use crate::saved::{Invalid, SavedEcn, ensure};
 const CLASSIC_SETUP: Flags = Flags::ECE.union(Flags::CWR);
 /// RFC 9768, section 3.1.1: a SYN that asks for accurate feedback has all three.
 const ACCURATE_SETUP: Flags = CLASSIC_SETUP.union(Flags::AE);
+/// All flags that are about it.
+pub(crate) const ALL: Flags = ACCURATE_SETUP;
 /// Section 3.2.2: counters begin with 5, so that they are never taken for what older ends say.
 const FIRST: u8 = 5;
 /// The largest number that three flags have room for.

@@ -80,5 +80,5 @@ pub use saved::{
 pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
-pub use variants::Variants;
+pub use variants::{Capable, Variants};
 pub use ways::Ways;

@@ -18,7 +18,7 @@ use crate::fast_open::FastOpenKeys;
 use crate::isn::{Secret, Use};
 use crate::timestamps::is_before;
 use crate::tuple::{Tuple, bits};
-use crate::{mtu, rcv};
+use crate::{ecn, mtu, rcv};
 
 /// Where a listener is: one address or several, and a port.
 pub(crate) type Place = (Option<u128>, u16);
@@ -190,7 +190,9 @@ impl HalfOpen {
             urgent: 0,
             options,
         };
-        Transmit::bare(self.local, self.remote, repr, settings.ip)
+        let bare = Transmit::bare(self.local, self.remote, repr, settings.ip);
+        let ecn_capable = flags.intersects(ecn::ALL) && settings.variants.capable.has_syn_acks();
+        Transmit { ecn_capable, ..bare }
     }
 
     /// An acknowledgement that says where this end stands, to a segment that may be an attacker's:

@@ -55,13 +55,37 @@ pub struct Variants {
     /// What a listener has to say to a SYN with data waits as an acknowledgement does, and has what
     /// the app sends meanwhile with it.
     pub late_syn_ack: bool,
-    /// With accurate feedback of congestion (RFC 9768) all that leaves may be marked, up to
-    /// acknowledgements without data. RFC 3168, section 6.1.4, has no mark on those.
-    pub capable_acks: bool,
+    /// What may be marked, where both ends understand marks.
+    pub capable: Capable,
     /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,
     /// section 3.8.6.1, has "at least one octet of new data".
     pub empty_window_probes: bool,
     /// Who gives no cookie when asked for one, or takes no data and gives no other cookie, is not
     /// asked again for 15 minutes.
     pub wary_of_fast_open: bool,
+}
+
+/// What leaves as ECN-capable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Capable {
+    /// New data: RFC 3168, sections 6.1.1, 6.1.4 and 6.1.5, has no mark on anything else.
+    #[default]
+    NewData,
+    /// SYN-ACKs, too: RFC 5562.
+    SynAcks,
+    /// All but SYNs, where feedback is accurate (RFC 9768), as by Linux.
+    IfAccurate,
+    /// All: draft-ietf-tcpm-generalized-ecn.
+    All,
+}
+
+impl Capable {
+    /// True of what is no SYN and no new data.
+    pub(crate) fn has_all(self, is_accurate: bool) -> bool {
+        self == Self::All || self == Self::IfAccurate && is_accurate
+    }
+
+    pub(crate) fn has_syn_acks(self) -> bool {
+        matches!(self, Self::SynAcks | Self::All)
+    }
 }

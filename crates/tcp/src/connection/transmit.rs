@@ -15,6 +15,7 @@ use crate::recovery::Phase;
 use crate::snd::Eagerness;
 use crate::state::State;
 use crate::timers::Timer;
+use crate::variants::Capable;
 use crate::ways::Ways;
 
 /// A segment that is to leave: what its header says, and which bytes follow.
@@ -376,7 +377,8 @@ impl Connection {
             connection: None,
             payload: if with_data { payload } else { 0..0 },
             segment_bytes,
-            ecn_capable: self.ecn.is_accurate() && self.settings.variants.capable_acks,
+            ecn_capable: self.ecn.is_capable()
+                && self.settings.variants.capable.has_all(self.ecn.is_accurate()),
             ip: self.settings.ip,
         }
     }
@@ -441,6 +443,9 @@ impl Connection {
             // was lost because of them.
             flags |= ecn::setup(self.settings.accurate_ecn);
         }
+        let capable = self.settings.variants.capable;
+        let ecn_capable = flags.intersects(ecn::ALL)
+            && if is_answer { capable.has_syn_acks() } else { capable == Capable::All };
         let options = self.syn_options(now);
         let payload = self.syn_payload();
         let segment_bytes = (payload.end - payload.start) as u32;
@@ -460,7 +465,7 @@ impl Connection {
         self.timers.stop(Timer::AckDelay);
         self.ack.on_sent(false);
         let bare = Transmit::bare(self.local, self.remote, repr, self.settings.ip);
-        Transmit { payload, segment_bytes, ..bare }
+        Transmit { payload, segment_bytes, ecn_capable, ..bare }
     }
 
     /// How often a SYN that is sent again asks for congestion notification. RFC 9768, section
