@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use clearway_base::Time;
-use clearway_tcp::{Arrival, Info, Socket, Transmit};
+use clearway_tcp::{Arrival, Info, Socket, State as TcpState, Transmit};
+use clearway_wire::tcp::Flags;
 
 use crate::state::State;
 
@@ -42,6 +43,9 @@ pub(crate) struct Observed {
     pub(crate) data_segments_left: u32,
     pub(crate) bytes_left: u64,
     pub(crate) bytes_resent: u64,
+    /// Segments, and a FIN, that have left for the first time.
+    segments_left: u32,
+    has_finished: bool,
     /// Behind the last byte that has left.
     end: u64,
     held: Held,
@@ -52,6 +56,13 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    /// Segments that have arrived, the SYN among them: `tcpi_delivered`.
+    pub(crate) fn delivered_segments(&self, info: &Info) -> u64 {
+        let is_opening = matches!(info.state, TcpState::SynSent | TcpState::SynReceived);
+        let left = u64::from(self.segments_left) + u64::from(!is_opening);
+        left.saturating_sub(info.undelivered_segments as u64)
+    }
+
     /// It is `now`, and from now on that holds it up.
     fn pass(&mut self, now: Time, held: Held) {
         let ns = now.since(self.since);
@@ -89,7 +100,7 @@ impl Observations {
     pub(crate) fn on_arrival(&mut self, now: Time, arrival: &Arrival) {
         let observed = self.of((arrival.to, arrival.from), now);
         let has_data = arrival.payload_length > 0;
-        if has_data || arrival.repr.flags.contains(clearway_wire::tcp::Flags::SYN) {
+        if has_data || arrival.repr.flags.contains(Flags::SYN) {
             observed.data_came = now;
         }
         observed.data_segments_came += u32::from(has_data);
@@ -102,7 +113,13 @@ impl Observations {
             return;
         }
         let observed = self.of((transmit.from, transmit.to), now);
+        let flags = transmit.repr.flags;
         let bytes = transmit.payload.end - transmit.payload.start;
+        let is_first_fin = flags.contains(Flags::FIN) && !observed.has_finished;
+        observed.has_finished |= is_first_fin;
+        // What goes with a SYN is a part of it.
+        let is_new = transmit.payload.end > observed.end && !flags.contains(Flags::SYN);
+        observed.segments_left += u32::from(is_first_fin || is_new && bytes > 0);
         if bytes == 0 {
             return;
         }

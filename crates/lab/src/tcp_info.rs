@@ -98,6 +98,7 @@ pub(crate) fn emit(info: &Info, now: Time, observed: Option<Observed>) -> Vec<u8
         (88, reordering_segments(info)),
         (152, seen.data_segments_came.into()),
         (156, seen.data_segments_left.into()),
+        (192, seen.delivered_segments(info)),
         (196, info.marks_told.into()),
     ];
     for (at, word) in words.into_iter().chain(more) {

@@ -448,7 +448,9 @@ cases! {
         connect 3 5000 = EINPROGRESS; > S 0:0(0) <>
         < S. 0:0(0) ack 1 win 10000 <mss 1000,sackOK>; > . 1:1(0) ack 1 <>
         socket = 4; nonblock 4 = 0; option 4 noopt 1 = 0; option 4 noopt 0 = 0; peer 5001
-        connect 4 5001 = EINPROGRESS; > *";
+        connect 4 5001 = EINPROGRESS; > *
+        socket = 5; nonblock 5 = 0; option 5 noopt 1 = 0; bind 5 80 = 0; listen 5 5 = 0; local 80
+        peer 6000; < S 0:0(0) <mss 1000,sackOK>; > S. 0:0(0) ack 1 <>";
 
     /// FreeBSD's sysctls of keep-alive are in ms.
     keep_alive_in_ms: host() => "

@@ -170,7 +170,8 @@ impl HalfOpen {
         let size = mtu::SegmentSize::new(self.remote.ip(), socket.mtu);
         let scale = rcv::scale_for(settings.window_bytes_max());
         let options = Options {
-            maximum_segment_size: Some(size.offer(settings.segment_bytes_max)),
+            maximum_segment_size: (!settings.variants.no_mss)
+                .then(|| size.offer(settings.segment_bytes_max)),
             window_scale: self.offer.window_scale.map(|_| scale),
             sack_permitted: self.offer.sack,
             timestamps: self.offer.timestamp.map(|echo| Timestamps { value, echo }),

@@ -476,6 +476,7 @@ impl Script {
             "busy_time" => (168, 8),
             "rwnd_limited" => (176, 8),
             "sndbuf_limited" => (184, 8),
+            "delivered" => (192, 4),
             "delivered_ce" => (196, 4),
             "bytes_sent" => (200, 8),
             "bytes_retrans" => (208, 8),

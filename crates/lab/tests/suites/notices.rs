@@ -150,6 +150,17 @@ cases! {
         +0.1 < . 1:1(0) ack 1 win 65535 <sack 8001:9001>; tcp_info 4 reordering = 3
         < . 1:1(0) ack 1 win 65535 <sack 3001:4001 8001:9001>; tcp_info 4 reordering = 6";
 
+    /// Segments that have arrived, in order or not, the SYN and the FIN among them.
+    delivered: host() => "
+        set tcp_sack 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 65535 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 65535; accept 3 = 4; nonblock 4 = 0; tcp_info 4 delivered = 1
+        write 4 3500 = 3500; > *; > *; > *; > *; tcp_info 4 delivered = 1
+        +0.1 < . 1:1(0) ack 1001 win 65535 <sack 2001:3001>; tcp_info 4 delivered = 3
+        < . 1:1(0) ack 3501 win 65535; tcp_info 4 delivered = 5
+        shutdown 4 wr = 0; > F. 3501:3501(0) ack 1; < . 1:1(0) ack 3502 win 65535
+        tcp_info 4 delivered = 6";
+
     /// MSG_MORE is of the moment: what it has held back leaves when something comes.
     more_until_something_comes: established() => "
         option 4 nodelay 1 = 0; send 4 1050 more = 1050; > . 1:1001(1000) ack 1

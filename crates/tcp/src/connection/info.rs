@@ -90,6 +90,8 @@ pub struct Info {
     pub lost_bytes: u64,
     /// See `sacked_bytes`.
     pub resent_bytes: u64,
+    /// Segments of what is outstanding that have not arrived.
+    pub undelivered_segments: usize,
     /// Packets have been seen to overtake each other, and how far behind the highest byte they
     /// have ended, at most.
     pub reordering: bool,
@@ -172,6 +174,7 @@ impl Connection {
             sacked_bytes: self.board.sacked_bytes(),
             lost_bytes: self.board.lost_bytes(),
             resent_bytes: self.board.resent_bytes(),
+            undelivered_segments: self.board.undelivered_segments(),
             reordering: self.rack.reordering_seen(),
             reordered_bytes: self.rack.behind_bytes_max(),
             acknowledged_bytes: self.snd.acknowledged_bytes(),
