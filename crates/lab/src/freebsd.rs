@@ -41,6 +41,7 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     variants.fin_with_syn = is_freebsd;
     variants.experimental_fast_open = !is_freebsd;
     variants.capable = capable(is_freebsd);
+    variants.lax_ecn = is_freebsd;
     variants.plain_time_wait = is_freebsd;
     variants.cookie_of_peer = is_freebsd;
     variants.late_syn_ack = is_freebsd;

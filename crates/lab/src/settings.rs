@@ -247,6 +247,10 @@ settings! {
         "how often a SYN that is sent again asks for congestion notification nevertheless",
         |it| it.options.settings.variants.ecn_retries.into(),
         |it, value| it.options.settings.variants.ecn_retries = value as u8;
+    unreachable_ends_opening SWITCH,
+        "ICMP's \"host unreachable\" ends an attempt to connect, as by Linux",
+        |it| it.options.settings.variants.unreachable_ends_opening.into(),
+        |it, value| it.options.settings.variants.unreachable_ends_opening = value != 0;
     ecn_plusplus (0, 2),
         "what else than data may be marked: 1 SYN-ACKs, 2 all; 0 what is said below",
         |it| match it.options.settings.variants.capable {

@@ -433,6 +433,23 @@ cases! {
         write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 2; +0.2 > PW. 1:101(100) ack 1; ip 64 2
         < . 1:1(0) ack 101; close 3 = 0; > F. 101:101(0) ack 1; ip 64 2";
 
+    /// FreeBSD agrees when both open, if it agrees with who asks.
+    ecn_of_freebsd: host() => "
+        set freebsd 1; set tcp_ecn 2; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < SEW 0:0(0) win 10000 <mss 1000>; > SE. 0:0(0) ack 1; < . 1:1(0) ack 1
+        write 3 10 = 10; > P. 1:11(10) ack 1; ip 64 2
+        set tcp_ecn 0; socket = 4; nonblock 4 = 0; peer 5001
+        connect 4 5001 = EINPROGRESS; > S 0:0(0)
+        < SEW 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1";
+
+    /// Linux: what is soft elsewhere ends an attempt to connect.
+    opening_to_nobody: host() => "
+        set unreachable_ends_opening 1; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp unreachable seq 1; get_option 3 error = 0
+        icmp unreachable seq 0; get_option 3 error = 113";
+
     /// Linux, `tcp_ecn` of 4 and 5: it is given to who asks, and not asked for.
     accurate_feedback_for_others: host() => "
         set tcp_ecn 4; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0

@@ -276,6 +276,13 @@ impl EcnState {
         }
     }
 
+    /// One without data has come: `Variants::lax_ecn`.
+    pub(crate) fn on_bare(&mut self, ecn: Ecn, flags: Flags) {
+        if let Feedback::Classic(classic) = &mut self.feedback {
+            classic.on_data(ecn, flags);
+        }
+    }
+
     /// A segment with data has come. True if it is to be acknowledged at once: it is marked, or
     /// the peer has reduced its window, of which no more than this segment may be left.
     #[inline]

@@ -55,6 +55,13 @@ pub struct Variants {
     /// What a listener has to say to a SYN with data waits as an acknowledgement does, and has what
     /// the app sends meanwhile with it.
     pub late_syn_ack: bool,
+    /// Who connects agrees to congestion notification, though it has not asked, if the peer's SYN
+    /// crosses its own and asks; and marks and CWR of what has no data count. RFC 3168, sections
+    /// 6.1.1 and 6.1.4, has neither.
+    pub lax_ecn: bool,
+    /// An error that says that the peer cannot be reached ends an attempt to connect, and an early
+    /// connection. RFC 5461, section 4.1, has that of Linux; RFC 9293, section 3.9.2.2: "MUST NOT".
+    pub unreachable_ends_opening: bool,
     /// What may be marked, where both ends understand marks.
     pub capable: Capable,
     /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,

@@ -184,7 +184,7 @@ impl Connection {
     ) -> Reply {
         let flags = arrival.repr.flags;
         self.state = State::SynReceived;
-        if self.settings.ecn {
+        if self.settings.ecn || self.settings.variants.lax_ecn {
             let is_accurate = self.settings.accurate_ecn;
             self.ecn = EcnState::asked(Asked::by(flags, arrival.ecn, is_accurate));
         }

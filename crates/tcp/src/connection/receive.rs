@@ -113,6 +113,9 @@ impl Connection {
         if length > 0 {
             return self.handle_data(now, key, start, arrival, memory);
         }
+        if self.settings.variants.lax_ecn {
+            self.ecn.on_bare(arrival.ecn, flags);
+        }
         Reply::Nothing
     }
 

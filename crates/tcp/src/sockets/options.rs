@@ -64,7 +64,10 @@ impl Default for SocketOptions {
 impl SocketOptions {
     /// What is set for its connection, to which more will be sent if `has_more`.
     pub(super) fn of_connection(&self, has_more: bool) -> Settings {
+        let mut variants = self.settings.variants;
+        variants.lax_ecn &= self.accepts_ecn;
         Settings {
+            variants,
             cork: self.settings.cork || has_more,
             keep_alive: self.keeps_alive.then_some(self.keep_alive),
             ..self.settings

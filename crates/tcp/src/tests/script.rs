@@ -511,6 +511,7 @@ impl Script {
             "window_scaling" => settings.window_scaling = on,
             "ecn" => settings.ecn = on,
             "accurate_ecn" => settings.accurate_ecn = on,
+            "lax_ecn" => settings.variants.lax_ecn = on,
             "linear_syns" => settings.variants.linear_syns = number().ok_or("a number")? as u8,
             "pacing" => settings.pacing = on,
             "mss" => settings.segment_bytes_max = number().map(|bytes| bytes as u16),
