@@ -3,8 +3,9 @@
 use clearway_tcp::{Family, Fault, Info, Socket};
 
 use crate::descriptors::{Descriptor, Kind};
-use crate::fast_open::Begun;
+use crate::fast_open::{Begun, Early};
 use crate::host::Patience;
+use crate::notices::Wanted;
 use crate::state::State;
 use crate::{Errno, Host, address};
 
@@ -142,10 +143,13 @@ impl Host {
         }
         let has_flag = flags & libc::MSG_FASTOPEN != 0;
         let patience = self.patience(fd, flags, |descriptor| descriptor.send_timeout_ns)?;
+        let mut wanted = Wanted::default();
         let begun = self.call(|state| {
             let socket = state.descriptors.socket(fd)?;
             let is_patient = patience != Patience::None;
-            state.begin_to_send(socket, bytes, sockaddr, has_flag, is_patient)
+            wanted = Wanted::of(state, fd, flags)?;
+            let early = Early { has_flag, is_patient };
+            state.begin_to_send(socket, bytes, sockaddr, early, &mut wanted)
         })?;
         let sent = match begun {
             Begun::Connected => 0,
@@ -157,7 +161,7 @@ impl Host {
                 outcome => outcome.map(|()| sent)?,
             },
         };
-        self.send_rest(fd, bytes, flags, sent, patience)
+        self.send_rest(fd, bytes, flags, sent, patience, wanted)
     }
 
     /// Writes what is behind the first `sent` of `bytes`.
@@ -168,6 +172,7 @@ impl Host {
         flags: i32,
         mut sent: usize,
         patience: Patience,
+        mut wanted: Wanted,
     ) -> Result<usize, Errno> {
         let has_more = flags & libc::MSG_MORE != 0;
         let result = self.wait(patience, |state| {
@@ -182,12 +187,16 @@ impl Host {
                     return Ok(());
                 }
                 let length = rest.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-                let extent = state.store.fill(&rest[..length]);
+                let extent = state.store.fill(&rest[..length], has_more && length == rest.len());
                 if let Err(fault) = state.sockets.send(socket, extent, has_more) {
                     state.store.free(extent);
                     return Err(fault.into());
                 }
+                wanted.on_piece(state, socket, extent);
                 sent += length;
+                state.has_more.retain(|other| *other != socket);
+                state.has_more.extend(has_more.then_some(socket));
+                state.on_written(socket, sent == bytes.len());
                 if sent == bytes.len() {
                     if flags & libc::MSG_EOR != 0 {
                         state.sockets.end_record(socket);
@@ -205,7 +214,7 @@ impl Host {
             return Err(Errno::EINVAL); // nothing is ever out of band: RFC 6093, section 4
         }
         if flags & libc::MSG_ERRQUEUE != 0 {
-            return Err(Errno::EAGAIN);
+            return self.recv_message(fd, place, flags).map(|message| message.length);
         }
         let patience = self.patience(fd, flags, |descriptor| descriptor.receive_timeout_ns)?;
         let mut got = 0;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use clearway_tcp::{FastOpenKeys, Fault, Socket, SocketOptions};
 
+use crate::notices::Wanted;
 use crate::state::State;
 use crate::{Errno, address};
 
@@ -87,6 +88,15 @@ pub(crate) fn keys_of(value: &[u8]) -> Result<FastOpenKeys, Errno> {
     Ok(FastOpenKeys { current: *current, previous })
 }
 
+/// How bytes are sent that may connect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Early {
+    /// MSG_FASTOPEN.
+    pub(crate) has_flag: bool,
+    /// The call waits.
+    pub(crate) is_patient: bool,
+}
+
 /// How sending has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
@@ -106,8 +116,8 @@ impl State {
         socket: Socket,
         bytes: &[u8],
         sockaddr: Option<&[u8]>,
-        has_flag: bool,
-        is_patient: bool,
+        Early { has_flag, is_patient }: Early,
+        wanted: &mut Wanted,
     ) -> Result<Begun, Errno> {
         let deferred = self.sockets.deferred(socket);
         let is_implied = sockaddr.is_some() && self.defaults.habits.is_freebsd;
@@ -145,11 +155,12 @@ impl State {
         };
         let length = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         if length > 0 {
-            let extent = self.store.fill(&bytes[..length]);
+            let extent = self.store.fill(&bytes[..length], false);
             if let Err(fault) = self.sockets.send(socket, extent, false) {
                 self.store.free(extent);
                 return Err(fault.into());
             }
+            wanted.on_piece(self, socket, extent);
         }
         let is_queued = !is_early && length == bytes.len();
         Ok(if is_queued { Begun::Queued } else { Begun::Connecting(length) })

@@ -5,9 +5,10 @@
 use std::num::NonZeroU32;
 
 use clearway_base::SECOND;
-use clearway_tcp::Settings;
+use clearway_tcp::{Capable, Settings};
 use clearway_wire::tcp::Options;
 
+use crate::network::Habits;
 use crate::settings::Defaults;
 
 /// RFC 9293, section 3.1: the kinds without a length.
@@ -24,6 +25,7 @@ const ECN_RETRIES: u8 = 1;
 /// Chooses what FreeBSD does, or what is done otherwise.
 pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     defaults.habits.is_freebsd = is_freebsd;
+    defaults.habits.burst_segments = if is_freebsd { 1 } else { Habits::default().burst_segments };
     defaults.config.is_time_wait_silent = is_freebsd;
     let settings = &mut defaults.options.settings;
     settings.opening_ms = NonZeroU32::new(if is_freebsd { OPENING_MS } else { 0 });
@@ -38,9 +40,17 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     variants.fin_despite_unread = is_freebsd;
     variants.fin_with_syn = is_freebsd;
     variants.experimental_fast_open = !is_freebsd;
+    variants.capable = capable(is_freebsd);
+    variants.lax_ecn = is_freebsd;
+    variants.plain_time_wait = is_freebsd;
     variants.cookie_of_peer = is_freebsd;
     variants.late_syn_ack = is_freebsd;
     variants.wary_of_fast_open = is_freebsd;
+}
+
+/// What may be marked, if nothing else is set.
+pub(crate) fn capable(is_freebsd: bool) -> Capable {
+    if is_freebsd { Capable::NewData } else { Capable::IfAccurate }
 }
 
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.

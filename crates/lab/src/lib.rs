@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod bursts;
 mod calls;
 mod descriptors;
 mod errno;
@@ -22,6 +23,8 @@ mod fast_open;
 mod freebsd;
 mod host;
 mod network;
+mod notices;
+mod observed;
 mod options;
 mod poll;
 mod settings;
@@ -33,6 +36,7 @@ pub use calls::Shutdown;
 pub use clearway_tcp::{Info, State};
 pub use errno::Errno;
 pub use host::{Host, Options};
+pub use notices::{Control, Message};
 pub use poll::{Epolled, Polled};
 pub use settings::{SETTINGS, Setting};
 pub use tcp_info::number as state_number;

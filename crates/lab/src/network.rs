@@ -37,7 +37,7 @@ pub(crate) struct Link {
 }
 
 /// What is done with packets that other hosts do, too, but not all.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
     /// The options of a SYN are laid out as FreeBSD does it, and ICMP errors mean what they mean
     /// there.
@@ -46,6 +46,14 @@ pub(crate) struct Habits {
     pub(crate) drops_syn_fin: bool,
     /// ICMP errors have no effect, unless they are about the size of a packet.
     pub(crate) is_deaf: bool,
+    /// Segments that leave at once, of which the last has PSH, as with Linux.
+    pub(crate) burst_segments: u32,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self { is_freebsd: false, drops_syn_fin: false, is_deaf: false, burst_segments: 2 }
+    }
 }
 
 impl Link {

@@ -6,6 +6,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_tcp::{Congestion, Family, FastOpen, IpFields, Socket, SocketOptions};
 use clearway_wire::Ecn;
 
+use crate::notices::{SO_TIMESTAMPING, TCP_INQ};
 use crate::state::State;
 use crate::{Errno, Host, fast_open, tcp_info};
 
@@ -18,6 +19,9 @@ const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 /// Of FreeBSD, `netinet/tcp.h`: how long an attempt to connect may take.
 const TCP_KEEPINIT: i32 = 128;
 
+/// Of FreeBSD, `netinet/tcp.h`: SYNs have no options. With Linux it is TCP_LINGER2.
+const TCP_NOOPT: i32 = 8;
+
 /// Options that are remembered, and mean nothing on a link without other users.
 const NOTED: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
@@ -28,6 +32,10 @@ const NOTED: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::SOL_SOCKET, SO_TIMESTAMPING),
+    (libc::IPPROTO_TCP, TCP_INQ),
+    (libc::IPPROTO_IP, libc::IP_FREEBIND),
+    (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
     (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
     (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -74,8 +82,24 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
         }
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => descriptor.send_timeout_ns = timeout(value)?,
         place if NOTED.contains(&place) => {
-            let value = number(value)?;
+            let is_of_ip = matches!(level, libc::IPPROTO_IP | libc::IPPROTO_IPV6);
+            let value = if is_of_ip { small_number(value)? } else { number(value)? };
             descriptor.noted.insert(place, value);
+            if place == (libc::SOL_SOCKET, SO_TIMESTAMPING) {
+                let status = state.sockets.status(socket);
+                let queued_bytes = status.map_or(0, |status| status.queued_bytes);
+                state.notices.number_bytes(socket, queued_bytes);
+            }
+        }
+        (libc::IPPROTO_TCP, TCP_NOOPT) if state.defaults.habits.is_freebsd => {
+            let mut options = *state.sockets.options(socket)?;
+            let has_options = number(value)? == 0;
+            let first = state.defaults.options.settings;
+            options.settings.sack = first.sack && has_options;
+            options.settings.timestamps = first.timestamps && has_options;
+            options.settings.window_scaling = first.window_scaling && has_options;
+            options.settings.variants.no_mss = !has_options;
+            state.sockets.set_options(socket, options)?;
         }
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => {
             state.sockets.set_quick_acks(socket, number(value)? != 0);
@@ -377,7 +401,7 @@ fn memory_info(state: &State, socket: Socket) -> Result<Vec<u8>, Errno> {
 
 fn info(state: &State, socket: Socket) -> Vec<u8> {
     match state.sockets.info(socket) {
-        Some(info) => tcp_info::emit(&info),
+        Some(info) => tcp_info::emit(&info, state.now, state.observed(&info)),
         None if state.sockets.is_listening(socket) => tcp_info::of_state(tcp_info::LISTEN),
         None => tcp_info::of_state(tcp_info::CLOSE),
     }

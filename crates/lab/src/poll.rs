@@ -180,7 +180,11 @@ fn tell(state: &mut State, epoll: i32, most: usize) -> Result<Vec<Epolled>, Errn
 /// What can be done with a descriptor, as EPOLL events, whose numbers are those of POLL events.
 fn events(descriptors: &Descriptors, state: &State, fd: i32, depth: u32) -> Result<u32, Errno> {
     match &descriptors.get(fd)?.kind {
-        Kind::Socket(socket) => Ok(bits(state.sockets.ready(*socket)?)),
+        Kind::Socket(socket) => {
+            let mut ready = state.sockets.ready(*socket)?;
+            ready.has_error |= state.notices.has_any(*socket);
+            Ok(bits(ready))
+        }
         Kind::Epoll(epoll) => {
             let is_ready = |(fd, item): (&i32, &Item)| {
                 let events = events(descriptors, state, *fd, depth + 1).unwrap_or(0);

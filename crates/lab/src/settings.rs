@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use clearway_base::{MICROSECOND, SECOND};
-use clearway_tcp::{Config, Cookies, SocketOptions, UnusedWindow};
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+use clearway_tcp::{Capable, Config, Cookies, SocketOptions, UnusedWindow};
 
 use crate::fast_open::{CLIENT, FastOpen, SERVER};
 use crate::network::Habits;
@@ -29,6 +29,7 @@ impl Default for Defaults {
         options.settings.send_extents_max = 1 << 20;
         // As Linux has it.
         options.settings.variants.experimental_fast_open = true;
+        options.settings.variants.capable = Capable::IfAccurate;
         Self {
             options,
             config: Config::default(),
@@ -78,6 +79,7 @@ const BYTES: (i64, i64) = (256, 1 << 30);
 const TIMES: (i64, i64) = (1, u8::MAX as i64);
 /// Up to a day.
 const US: (i64, i64) = (1, 86_400_000_000);
+const MS: (i64, i64) = (1, US.1 / 1000);
 const SECONDS: (i64, i64) = (1, 86_400);
 const PORT: (i64, i64) = (1, 65_535);
 const WORD: (i64, i64) = (0, u32::MAX as i64);
@@ -94,15 +96,22 @@ settings! {
     tcp_window_scaling SWITCH, "window scaling",
         |it| it.options.settings.window_scaling.into(),
         |it, value| it.options.settings.window_scaling = value != 0;
-    tcp_ecn (0, 2), "congestion notification: 0 never, 1 asked for and taken, 2 taken",
-        |it| match (it.options.settings.ecn, it.options.accepts_ecn) {
-            (true, _) => 1,
-            (false, true) => 2,
-            (false, false) => 0,
+    tcp_ecn (0, 5), "congestion notification, as Linux has it: see below",
+        |it| {
+            let settings = &it.options.settings;
+            match (settings.ecn, it.options.accepts_ecn, it.options.accepts_accurate_ecn) {
+                (true, _, true) => if settings.accurate_ecn { 3 } else { 4 },
+                (false, true, true) => 5,
+                (true, ..) => 1,
+                (false, true, false) => 2,
+                (false, false, _) => 0,
+            }
         },
         |it, value| {
-            it.options.settings.ecn = value == 1;
+            it.options.settings.ecn = matches!(value, 1 | 3 | 4);
+            it.options.settings.accurate_ecn = value == 3;
             it.options.accepts_ecn = value != 0;
+            it.options.accepts_accurate_ecn = value >= 3;
         };
     tcp_syncookies (0, 2), "SYN cookies: 0 never, 1 under flood, 2 always",
         |it| it.config.cookies as i64,
@@ -127,6 +136,10 @@ settings! {
     tcp_syn_retries TIMES, "how often a SYN is sent again",
         |it| it.options.settings.syn_retries.into(),
         |it, value| it.options.settings.syn_retries = value as u8;
+    tcp_syn_linear_timeouts (0, u8::MAX as i64),
+        "how often a SYN is sent again before it is waited for longer each time",
+        |it| it.options.settings.variants.linear_syns.into(),
+        |it, value| it.options.settings.variants.linear_syns = value as u8;
     tcp_synack_retries TIMES, "how often a SYN-ACK is sent again",
         |it| it.config.syn_ack_retries.into(), |it, value| it.config.syn_ack_retries = value as u8;
     tcp_retries2 TIMES, "how often data is sent again until the connection is given up",
@@ -165,6 +178,9 @@ settings! {
             it.early_retrans = value;
             it.options.settings.tail_loss_probes = value >= 3;
         };
+    tcp_min_tso_segs (1, 64), "segments that leave at once, of which the last has PSH",
+        |it| it.habits.burst_segments.into(),
+        |it, value| it.habits.burst_segments = value as u32;
     pacing SWITCH, "a window is spread over its round trip",
         |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
     tcp_slow_start_after_idle (0, 2),
@@ -224,13 +240,41 @@ settings! {
     rexmit_drop_options SWITCH, "a SYN has no option but the MSS when it is sent the third time again",
         |it| it.options.settings.variants.plain_syns.into(),
         |it, value| it.options.settings.variants.plain_syns = value != 0;
+    empty_window_probes SWITCH, "a closed window is probed with an old number, as by Linux",
+        |it| it.options.settings.variants.empty_window_probes.into(),
+        |it, value| it.options.settings.variants.empty_window_probes = value != 0;
     ecn_maxretries (0, u8::MAX as i64),
         "how often a SYN that is sent again asks for congestion notification nevertheless",
         |it| it.options.settings.variants.ecn_retries.into(),
         |it, value| it.options.settings.variants.ecn_retries = value as u8;
+    unreachable_ends_opening SWITCH,
+        "ICMP's \"host unreachable\" ends an attempt to connect, as by Linux",
+        |it| it.options.settings.variants.unreachable_ends_opening.into(),
+        |it, value| it.options.settings.variants.unreachable_ends_opening = value != 0;
+    ecn_plusplus (0, 2),
+        "what else than data may be marked: 1 SYN-ACKs, 2 all; 0 what is said below",
+        |it| match it.options.settings.variants.capable {
+            Capable::NewData | Capable::IfAccurate => 0,
+            Capable::SynAcks => 1,
+            Capable::All => 2,
+        },
+        |it, value| it.options.settings.variants.capable = match value {
+            0 => freebsd::capable(it.habits.is_freebsd),
+            1 => Capable::SynAcks,
+            _ => Capable::All,
+        };
     keepinit (0, US.1 / 1000), "how long an attempt to connect may take, in ms; 0: tcp_syn_retries",
         |it| it.options.settings.opening_ms.map_or(0, |ms| ms.get().into()),
         |it, value| it.options.settings.opening_ms = NonZeroU32::new(value as u32);
+    keepidle MS, "the same as tcp_keepalive_time, in ms",
+        |it| ms(it.options.keep_alive.idle_ns),
+        |it, value| it.options.keep_alive.idle_ns = value as u64 * MILLISECOND;
+    keepintvl MS, "the same as tcp_keepalive_intvl, in ms",
+        |it| ms(it.options.keep_alive.interval_ns),
+        |it, value| it.options.keep_alive.interval_ns = value as u64 * MILLISECOND;
+    keepcnt TIMES, "the same as tcp_keepalive_probes",
+        |it| it.options.keep_alive.probes.into(),
+        |it, value| it.options.keep_alive.probes = value as u8;
     isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
         |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
     timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
@@ -240,6 +284,10 @@ settings! {
 
 fn us(ns: u64) -> i64 {
     (ns / MICROSECOND) as i64
+}
+
+fn ms(ns: u64) -> i64 {
+    (ns / MILLISECOND) as i64
 }
 
 fn ns(us: i64) -> u64 {

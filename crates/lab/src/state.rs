@@ -1,12 +1,17 @@
 //! All that a host is, under one lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 
 use clearway_base::{SECOND, Time};
-use clearway_tcp::{Socket, Sockets, Stack};
+use clearway_tcp::{Socket, Sockets, Stack, Transmit};
+use clearway_wire::tcp::Flags;
 
+use crate::bursts;
 use crate::descriptors::Descriptors;
 use crate::network::{Heard, Link, frame_of};
+use crate::notices::Notices;
+use crate::observed::{Ends, Observations};
 use crate::settings::Defaults;
 use crate::store::Store;
 
@@ -29,6 +34,10 @@ pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) defaults: Defaults,
     pub(crate) descriptors: Descriptors,
+    pub(crate) notices: Notices,
+    pub(crate) observations: Observations,
+    /// Those whose last write said that more would follow.
+    pub(crate) has_more: Vec<Socket>,
     pub(crate) counters: Counters,
     /// Nobody will use the host again.
     pub(crate) is_gone: bool,
@@ -65,6 +74,9 @@ impl State {
             store: Store::default(),
             defaults,
             descriptors: Descriptors::default(),
+            notices: Notices::default(),
+            observations: Observations::default(),
+            has_more: Vec::new(),
             counters: Counters::default(),
             is_gone: false,
             out: VecDeque::new(),
@@ -83,12 +95,25 @@ impl State {
             Heard::Segment(arrival, payload) => {
                 self.store.set_payload(payload);
                 stack.handle_segment(self.now, &arrival, &mut self.store);
+                self.observations.on_arrival(self.now, &arrival);
+                self.end_more((arrival.to, arrival.from));
             }
             Heard::Error(error, local, remote, sequence) => {
                 stack.handle_icmp(self.now, error, local, remote, sequence);
             }
             Heard::Nothing => {}
             Heard::Dropped => self.counters.dropped += 1,
+        }
+    }
+
+    /// MSG_MORE is of the moment: as with Linux, what it has held back is looked at as if it had
+    /// not been there when something comes from the peer.
+    fn end_more(&mut self, ends: Ends) {
+        for socket in std::mem::take(&mut self.has_more) {
+            match self.ends_of(socket) {
+                Some(other) if other == ends => self.sockets.end_more(socket),
+                _ => self.has_more.push(socket),
+            }
         }
     }
 
@@ -108,6 +133,7 @@ impl State {
         self.now = self.now.max(now);
         self.sockets.stack_mut().handle_timeouts(self.now);
         self.link.handle_timeout(self.now);
+        self.transmit(true);
     }
 
     /// Does all that can be done at this moment. Whoever waits has to look again.
@@ -126,9 +152,11 @@ impl State {
 
     fn flush(&mut self) -> bool {
         let sent = self.counters.sent;
-        self.transmit();
+        self.transmit(false);
         self.sockets.handle_events(self.now, &mut self.store);
-        self.transmit();
+        self.transmit(false);
+        self.on_given_back();
+        self.observe();
         let changed = std::mem::take(&mut self.store.changed);
         for socket in &changed {
             self.descriptors.note_change(*socket);
@@ -136,21 +164,45 @@ impl State {
         self.counters.sent > sent || !changed.is_empty()
     }
 
-    fn transmit(&mut self) {
-        while let Some(transmit) = self.sockets.stack_mut().poll_transmit(self.now, 1) {
-            let extents = transmit
-                .connection
-                .into_iter()
-                .flat_map(|key| self.sockets.stack().extents(key, transmit.payload.clone()));
-            let payload: Vec<u8> =
-                extents.flat_map(|extent| self.store.read(extent).iter().copied()).collect();
-            if let Some(packet) = self.link.packet(self.now, &transmit, &payload) {
-                self.leave(packet);
-            }
+    /// `by_timer`: because some time is over, not because of a call or a packet.
+    fn transmit(&mut self, by_timer: bool) {
+        let (now, stack) = (self.now, self.sockets.stack_mut());
+        let mut transmits: Vec<_> = iter::from_fn(|| stack.poll_transmit(now, 1)).collect();
+        let segments_min = self.defaults.habits.burst_segments;
+        bursts::push(&mut transmits, |transmit| {
+            let info = transmit.connection.and_then(|key| stack.info(key));
+            info.map_or(1, |info| bursts::limit(&info, segments_min))
+        });
+        for transmit in transmits {
+            self.emit(transmit, by_timer);
         }
         while let Some(packet) = self.link.poll_transmit() {
             self.leave(packet);
         }
+    }
+
+    fn emit(&mut self, mut transmit: Transmit, by_timer: bool) {
+        let extents: Vec<_> = transmit
+            .connection
+            .into_iter()
+            .flat_map(|key| self.sockets.stack().extents(key, transmit.payload.clone()))
+            .collect();
+        self.observations.on_departure(self.now, &transmit);
+        let is_syn = transmit.repr.flags.contains(Flags::SYN);
+        if self.defaults.habits.burst_segments > 1 && !is_syn {
+            let flags = &mut transmit.repr.flags;
+            match extents.last().and_then(|last| self.store.push_at(*last)) {
+                Some(true) => *flags |= Flags::PSH,
+                Some(false) if !by_timer => *flags = flags.without(Flags::PSH),
+                _ => {}
+            }
+        }
+        let payload: Vec<u8> =
+            extents.iter().flat_map(|extent| self.store.read(*extent).iter().copied()).collect();
+        if let Some(packet) = self.link.packet(self.now, &transmit, &payload) {
+            self.leave(packet);
+        }
+        extents.into_iter().for_each(|extent| self.on_departure(extent));
     }
 
     fn leave(&mut self, packet: Vec<u8>) {
@@ -204,8 +256,12 @@ impl State {
 
     /// The socket of a descriptor that has gone, and its connection, are to be seen no more.
     pub(crate) fn close_socket(&mut self, socket: Socket) {
+        if let Some(ends) = self.ends_of(socket) {
+            self.observations.forget(ends);
+        }
         // It cannot fail: the descriptor had it.
         let _ = self.sockets.close(self.now, socket, &mut self.store);
+        self.notices.forget(socket);
     }
 }
 

@@ -1,8 +1,10 @@
 //! `struct tcp_info` of Linux (`linux/tcp.h`), as TCP_INFO gives it. Fields that mean nothing here
 //! are 0.
 
-use clearway_base::MICROSECOND;
+use clearway_base::{MICROSECOND, MILLISECOND, Time};
 use clearway_tcp::{Info, State};
+
+use crate::observed::Observed;
 
 /// The length of the structure, up to `tcpi_rcv_wnd`.
 const BYTES: usize = 236;
@@ -39,7 +41,7 @@ pub(crate) fn of_state(state: u8) -> Vec<u8> {
 }
 
 /// The structure of a connection.
-pub(crate) fn emit(info: &Info) -> Vec<u8> {
+pub(crate) fn emit(info: &Info, now: Time, observed: Option<Observed>) -> Vec<u8> {
     let mut bytes = of_state(number(info.state));
     bytes[1] = match info.recovery {
         "recovery" => 3,
@@ -87,12 +89,41 @@ pub(crate) fn emit(info: &Info) -> Vec<u8> {
         (228, info.send_window_bytes),
         (232, info.receive_window_bytes),
     ];
-    for (at, word) in words {
+    let seen = observed.unwrap_or_default();
+    let ms_since = |at| now.since(at) / MILLISECOND;
+    let more = [
+        (44, ms_since(seen.data_left)),
+        (52, ms_since(seen.data_came)),
+        (56, ms_since(seen.ack_came)),
+        (88, reordering_segments(info)),
+        (152, seen.data_segments_came.into()),
+        (156, seen.data_segments_left.into()),
+        (192, seen.delivered_segments(info)),
+        (196, info.marks_told.into()),
+    ];
+    for (at, word) in words.into_iter().chain(more) {
         let word = u32::try_from(word).unwrap_or(u32::MAX);
         bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     }
-    for (at, word) in [(120, info.acknowledged_bytes), (128, info.received_bytes)] {
+    let long = [
+        (120, info.acknowledged_bytes),
+        (128, info.received_bytes),
+        (168, us(seen.busy_ns)),
+        (176, us(seen.held_by_peer_ns)),
+        (184, us(seen.held_by_buffer_ns)),
+        (200, seen.bytes_left),
+        (208, seen.bytes_resent),
+    ];
+    for (at, word) in long {
         bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
     }
     bytes
+}
+
+/// By how many segments packets may be out of order: 3, as Linux has it (`tcp_reordering`), or what
+/// has been seen.
+fn reordering_segments(info: &Info) -> u64 {
+    let segment_bytes = info.segment_bytes.max(1);
+    let seen = if info.reordering { info.reordered_bytes.div_ceil(segment_bytes) + 1 } else { 0 };
+    seen.max(3).into()
 }

@@ -5,6 +5,10 @@
 
 #[path = "suites/fast_open.rs"]
 mod fast_open;
+#[path = "suites/notices.rs"]
+mod notices;
+#[path = "suites/pushes.rs"]
+mod pushes;
 mod script;
 
 use script::{Script, blocking, cases, established, host, host_v6, listening};
@@ -395,6 +399,81 @@ cases! {
         connect 3 5000 = EINPROGRESS; > SEW 0:0(0); ip 64 252
         < SE. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1; ip 64 252
         write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 254";
+
+    /// RFC 9768: with accurate feedback all that leaves may be marked, as with Linux.
+    accurate_feedback: host() => "
+        set tcp_ecn 3; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > SEWA 0:0(0); ip 64 0
+        < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1; ip 64 2
+        write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < WA. 1:1(0) ack 101
+        tcp_info 3 delivered_ce = 1";
+
+    /// Or only data, as with FreeBSD, which says nothing of marks in TIME-WAIT.
+    accurate_feedback_of_freebsd: host() => "
+        set freebsd 1; set tcp_ecn 3; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > SEWA 0:0(0)
+        < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1; ip 64 0
+        write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < EA. 1:1(0) ack 101
+        close 3 = 0; > FEA. 101:101(0) ack 1; < FEA. 1:1(0) ack 102; > . 102:102(0) ack 2";
+
+    /// FreeBSD, `ecn.plusplus` of 1: RFC 5562, "ECN+": the SYN-ACK may be marked, once.
+    syn_acks_that_may_be_marked: host() => "
+        set freebsd 1; set tcp_ecn 1; set ecn_plusplus 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < SEW 0:0(0) <mss 1000>; > SE. 0:0(0) ack 1; ip 64 2; +1 > S. 0:0(0) ack 1; ip 64 0
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; write 4 100 = 100
+        > P. 1:101(100) ack 1; ip 64 2; +3 > PW. 1:101(100) ack 1; ip 64 0
+        < F. 1:1(0) ack 101 win 10000; > . 101:101(0) ack 2; ip 64 0";
+
+    /// Of 2: all that is sent.
+    all_that_may_be_marked: host() => "
+        set freebsd 1; set tcp_ecn 1; set ecn_plusplus 2; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > SEW 0:0(0); ip 64 2
+        < SE. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1; ip 64 2
+        write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 2; +0.2 > PW. 1:101(100) ack 1; ip 64 2
+        < . 1:1(0) ack 101; close 3 = 0; > F. 101:101(0) ack 1; ip 64 2";
+
+    /// FreeBSD agrees when both open, if it agrees with who asks.
+    ecn_of_freebsd: host() => "
+        set freebsd 1; set tcp_ecn 2; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < SEW 0:0(0) win 10000 <mss 1000>; > SE. 0:0(0) ack 1; < . 1:1(0) ack 1
+        write 3 10 = 10; > P. 1:11(10) ack 1; ip 64 2
+        set tcp_ecn 0; socket = 4; nonblock 4 = 0; peer 5001
+        connect 4 5001 = EINPROGRESS; > S 0:0(0)
+        < SEW 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1";
+
+    /// Linux: what is soft elsewhere ends an attempt to connect.
+    opening_to_nobody: host() => "
+        set unreachable_ends_opening 1; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp unreachable seq 1; get_option 3 error = 0
+        icmp unreachable seq 0; get_option 3 error = 113";
+
+    /// Linux, `tcp_ecn` of 4 and 5: it is given to who asks, and not asked for.
+    accurate_feedback_for_others: host() => "
+        set tcp_ecn 4; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < SEWA 0:0(0) <mss 1000>; > SW. 0:0(0) ack 1
+        socket = 4; nonblock 4 = 0; peer 6000; connect 4 6000 = EINPROGRESS; > SEW 0:0(0)
+        set tcp_ecn 5; socket = 5; nonblock 5 = 0; peer 6001
+        connect 5 6001 = EINPROGRESS; > S 0:0(0)";
+
+    /// FreeBSD, tcp(4), TCP_NOOPT: a SYN without options.
+    no_options: host() => "
+        set freebsd 1; set tcp_sack 1; set tcp_timestamps 1; set tcp_window_scaling 1
+        socket = 3; nonblock 3 = 0; option 3 noopt 1 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0) <>
+        < S. 0:0(0) ack 1 win 10000 <mss 1000,sackOK>; > . 1:1(0) ack 1 <>
+        socket = 4; nonblock 4 = 0; option 4 noopt 1 = 0; option 4 noopt 0 = 0; peer 5001
+        connect 4 5001 = EINPROGRESS; > *
+        socket = 5; nonblock 5 = 0; option 5 noopt 1 = 0; bind 5 80 = 0; listen 5 5 = 0; local 80
+        peer 6000; < S 0:0(0) <mss 1000,sackOK>; > S. 0:0(0) ack 1 <>";
+
+    /// FreeBSD's sysctls of keep-alive are in ms.
+    keep_alive_in_ms: host() => "
+        set keepidle 15000; set keepintvl 2000; set keepcnt 4; socket = 3
+        get_option 3 keepidle = 15; get_option 3 keepintvl = 2; get_option 3 keepcnt = 4
+        get tcp_keepalive_time = 15";
 
     // tcp(7): what is told again as it was set.
 

@@ -100,6 +100,9 @@ pub struct Settings {
     pub sack: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
+    /// The same by the packet (RFC 9768), with `ecn`: who connects asks for it, who listens gives
+    /// it to who asks.
+    pub accurate_ecn: bool,
     /// Data with a SYN (RFC 7413).
     pub fast_open: FastOpen,
     /// The largest segment, if it is to be less than what the path takes.
@@ -230,6 +233,7 @@ impl Default for Settings {
             timestamps: true,
             sack: true,
             ecn: false,
+            accurate_ecn: false,
             fast_open: FastOpen::default(),
             segment_bytes_max: None,
             ip: IpFields::default(),

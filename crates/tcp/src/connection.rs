@@ -345,6 +345,9 @@ impl Connection {
     /// Both halves are closed: what the ports are guarded with is somebody else's.
     fn enter_time_wait(&mut self) {
         self.state = State::TimeWait;
+        if self.settings.variants.plain_time_wait {
+            self.ecn = EcnState::default();
+        }
         self.end.get_or_insert(End::Orderly);
         self.timers.stop_all();
         self.readiness |= Readiness::CLOSED;

@@ -74,11 +74,11 @@ pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
 pub use fast_open::{FastOpenKeys, SavedPeer};
 pub use saved::{
-    Invalid, Orphan, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen,
-    SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
+    Invalid, Orphan, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedEcn,
+    SavedHalfOpen, SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
 };
 pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
-pub use variants::Variants;
+pub use variants::{Capable, Variants};
 pub use ways::Ways;

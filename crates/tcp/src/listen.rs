@@ -13,6 +13,7 @@ use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
 use crate::connection::{Accepted, Arrival, Challenges, Connecting, Transmit};
+use crate::ecn::Asked;
 use crate::fast_open::FastOpenKeys;
 use crate::isn::{Secret, Use};
 use crate::timestamps::is_before;
@@ -72,7 +73,7 @@ pub(crate) struct Offer {
     pub(crate) sack: bool,
     /// The peer's clock.
     pub(crate) timestamp: Option<u32>,
-    pub(crate) ecn: bool,
+    pub(crate) ecn: Asked,
 }
 
 impl ListenSocket {
@@ -132,7 +133,8 @@ impl ListenSocket {
 }
 
 impl Offer {
-    pub(crate) fn of(repr: &Repr, settings: &Settings) -> Self {
+    pub(crate) fn of(arrival: &Arrival, settings: &Settings) -> Self {
+        let repr = &arrival.repr;
         let options = &repr.options;
         Self {
             segment_bytes: options.maximum_segment_size,
@@ -142,7 +144,10 @@ impl Offer {
                 .timestamps
                 .filter(|_| settings.timestamps)
                 .map(|option| option.value),
-            ecn: settings.ecn && ecn::asks(repr.flags),
+            ecn: match settings.ecn {
+                true => Asked::by(repr.flags, arrival.ecn, settings.accurate_ecn),
+                false => Asked::Nothing,
+            },
         }
     }
 
@@ -165,15 +170,16 @@ impl HalfOpen {
         let size = mtu::SegmentSize::new(self.remote.ip(), socket.mtu);
         let scale = rcv::scale_for(settings.window_bytes_max());
         let options = Options {
-            maximum_segment_size: Some(size.offer(settings.segment_bytes_max)),
+            maximum_segment_size: (!settings.variants.no_mss)
+                .then(|| size.offer(settings.segment_bytes_max)),
             window_scale: self.offer.window_scale.map(|_| scale),
             sack_permitted: self.offer.sack,
             timestamps: self.offer.timestamp.map(|echo| Timestamps { value, echo }),
             ..Options::default()
         };
         let mut flags = Flags::SYN | Flags::ACK;
-        if self.offer.ecn && self.retries == 0 {
-            flags |= Flags::ECE;
+        if self.retries <= self.offer.ecn.answers_again_max() {
+            flags |= self.offer.ecn.answer();
         }
         let repr = Repr {
             source_port: self.local.port(),
@@ -185,7 +191,9 @@ impl HalfOpen {
             urgent: 0,
             options,
         };
-        Transmit::bare(self.local, self.remote, repr, settings.ip)
+        let bare = Transmit::bare(self.local, self.remote, repr, settings.ip);
+        let ecn_capable = flags.intersects(ecn::ALL) && settings.variants.capable.has_syn_acks();
+        Transmit { ecn_capable, ..bare }
     }
 
     /// An acknowledgement that says where this end stands, to a segment that may be an attacker's:
@@ -252,7 +260,7 @@ impl HalfOpen {
 /// timestamp        │ 26 bits of the clock │ ECN │ SACK │ 4 bits of window scale │
 /// ```
 pub(crate) mod cookie {
-    use super::{Offer, Secret, Time, Tuple, Use};
+    use super::{Asked, Offer, Secret, Time, Tuple, Use};
     use clearway_base::SECOND;
 
     /// How long a step of the cookies' clock is. A cookie is good for two of them.
@@ -302,7 +310,7 @@ pub(crate) mod cookie {
     /// The timestamp of a SYN-ACK with a cookie, no later than `clock`.
     pub(crate) fn timestamp(clock: u32, offer: &Offer) -> u32 {
         let scale = offer.window_scale.map_or(NO_SCALE, u32::from);
-        let bits = scale | u32::from(offer.sack) << 4 | u32::from(offer.ecn) << 5;
+        let bits = scale | u32::from(offer.sack) << 4 | u32::from(offer.ecn != Asked::Nothing) << 5;
         let value = clock & !0x3f | bits;
         if value > clock { value.wrapping_sub(0x40) } else { value }
     }
@@ -315,7 +323,7 @@ pub(crate) mod cookie {
             window_scale: (scale <= 14).then_some(scale as u8),
             sack: echo & 0x10 != 0,
             timestamp: Some(value),
-            ecn: echo & 0x20 != 0,
+            ecn: Asked::from_bit(echo & 0x20 != 0),
         }
     }
 }

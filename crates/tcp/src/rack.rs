@@ -22,6 +22,8 @@ pub(crate) struct Rack {
     /// RACK.fack: the highest that has arrived.
     highest: u64,
     reordering_seen: bool,
+    /// How far behind the highest something has arrived, at most.
+    behind_bytes_max: u32,
     /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
     multiple: u8,
     persist: u8,
@@ -58,6 +60,8 @@ impl Rack {
             self.highest = sent.end;
         } else if sent.end < self.highest && !sent.again {
             self.reordering_seen = true;
+            let bytes = u32::try_from(self.highest - sent.end).unwrap_or(u32::MAX);
+            self.behind_bytes_max = self.behind_bytes_max.max(bytes);
         }
         if sent > self.newest {
             self.newest = sent;
@@ -102,6 +106,11 @@ impl Rack {
         if self.persist == 0 {
             self.multiple = 1;
         }
+    }
+
+    /// How far behind the highest the end of something was that has arrived after it.
+    pub(crate) const fn behind_bytes_max(&self) -> u32 {
+        self.behind_bytes_max
     }
 
     pub(crate) const fn reordering_seen(&self) -> bool {

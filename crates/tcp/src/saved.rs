@@ -24,7 +24,7 @@ use crate::fast_open::{FastOpenKeys, SavedPeer};
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 10;
+pub const SAVED_VERSION: u32 = 11;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,10 +92,11 @@ pub struct SavedHalfOpen {
     pub window_scale: Option<u8>,
     /// See `segment_bytes`.
     pub timestamp: Option<u32>,
-    /// Selective acknowledgements, and congestion notification.
+    /// Selective acknowledgements.
     pub sack: bool,
-    /// See `sack`.
-    pub ecn: bool,
+    /// Congestion notification: 0 none, 1 classic, 2 to 4 accurate, of a SYN that was not capable,
+    /// was, and was marked.
+    pub ecn: u8,
     /// When it was last answered, and how often again.
     pub sent: Time,
     /// See `sent`.
@@ -202,6 +203,19 @@ pub struct SavedConnection {
     pub fin_wait: Option<Time>,
 }
 
+/// How congestion is told (RFC 3168, RFC 9768).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedEcn {
+    /// 0 not at all, 1 classic, 2 accurate.
+    pub feedback: u8,
+    /// Marked packets that have come, and that the peer has told of, of accurate feedback.
+    pub come: u8,
+    /// See `come`.
+    pub told: u16,
+    /// The peer gets nothing that can be marked.
+    pub is_mute: bool,
+}
+
 /// What both ends have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedAgreement {
@@ -214,7 +228,7 @@ pub struct SavedAgreement {
     /// Selective acknowledgements.
     pub sack: bool,
     /// Congestion notification.
-    pub ecn: bool,
+    pub ecn: SavedEcn,
     /// Timestamps.
     pub timestamps: Option<SavedTimestamps>,
     /// What this end's are ahead of the clock, agreed on or not yet.

@@ -164,6 +164,11 @@ impl Scoreboard {
         self.records.iter().filter(is_out).map(|record| u64::from(record.length)).sum()
     }
 
+    /// Segments outstanding that have not arrived.
+    pub(crate) fn undelivered_segments(&self) -> usize {
+        self.records.iter().filter(|record| !self.sacked.contains(record.start)).count()
+    }
+
     /// Of what is lost, what stands in `range`.
     pub(crate) fn lost_bytes_in(&self, range: Range<u64>) -> u64 {
         let parts = self.lost.overlapping(range.clone());

@@ -1,5 +1,6 @@
 //! Two stacks on a link, scripts against one, and one with the Linux kernel as peer.
 
+mod accurate_ecn;
 mod attacks;
 mod chaos;
 mod closing;

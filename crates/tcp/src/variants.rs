@@ -25,6 +25,14 @@ pub struct Variants {
     /// A SYN that has been sent again is waited for by `Settings::rto_min_ns` longer than for twice
     /// as long as the one before.
     pub syn_slop: bool,
+    /// How often a SYN is sent again before it is waited for twice as long each time. RFC 6298,
+    /// rule 5.5, has the first.
+    pub linear_syns: u8,
+    /// What leaves in TIME-WAIT says nothing of congestion, as before RFC 9768.
+    pub plain_time_wait: bool,
+    /// SYNs have no MSS, which is an option, too. RFC 9293, section 3.7.1, has it sent unless it is
+    /// 536.
+    pub no_mss: bool,
     /// What is sent the third time again of a SYN has no option but the MSS, and so on.
     pub plain_syns: bool,
     /// How often a SYN that is sent again asks for congestion notification nevertheless. RFC 3168,
@@ -47,7 +55,44 @@ pub struct Variants {
     /// What a listener has to say to a SYN with data waits as an acknowledgement does, and has what
     /// the app sends meanwhile with it.
     pub late_syn_ack: bool,
+    /// Who connects agrees to congestion notification, though it has not asked, if the peer's SYN
+    /// crosses its own and asks; and marks and CWR of what has no data count. RFC 3168, sections
+    /// 6.1.1 and 6.1.4, has neither.
+    pub lax_ecn: bool,
+    /// An error that says that the peer cannot be reached ends an attempt to connect, and an early
+    /// connection. RFC 5461, section 4.1, has that of Linux; RFC 9293, section 3.9.2.2: "MUST NOT".
+    pub unreachable_ends_opening: bool,
+    /// What may be marked, where both ends understand marks.
+    pub capable: Capable,
+    /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,
+    /// section 3.8.6.1, has "at least one octet of new data".
+    pub empty_window_probes: bool,
     /// Who gives no cookie when asked for one, or takes no data and gives no other cookie, is not
     /// asked again for 15 minutes.
     pub wary_of_fast_open: bool,
+}
+
+/// What leaves as ECN-capable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Capable {
+    /// New data: RFC 3168, sections 6.1.1, 6.1.4 and 6.1.5, has no mark on anything else.
+    #[default]
+    NewData,
+    /// SYN-ACKs, too: RFC 5562.
+    SynAcks,
+    /// All but SYNs, where feedback is accurate (RFC 9768), as by Linux.
+    IfAccurate,
+    /// All: draft-ietf-tcpm-generalized-ecn.
+    All,
+}
+
+impl Capable {
+    /// True of what is no SYN and no new data.
+    pub(crate) fn has_all(self, is_accurate: bool) -> bool {
+        self == Self::All || self == Self::IfAccurate && is_accurate
+    }
+
+    pub(crate) fn has_syn_acks(self) -> bool {
+        matches!(self, Self::SynAcks | Self::All)
+    }
 }

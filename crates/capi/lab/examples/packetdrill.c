@@ -68,32 +68,22 @@ static ssize_t lab_recvfrom(void *u, int fd, void *data, size_t length, int flag
   return lab_recv(u, fd, data, length, flags);
 }
 
-static size_t total(const struct iovec *iov, int count) {
-  size_t length = 0;
-  for (int i = 0; i < count; i++) length += iov[i].iov_len;
-  return length;
-}
 static ssize_t recv_into(void *u, int fd, const struct iovec *iov, int count, int flags) {
-  size_t length = total(iov, count);
-  char *data = malloc(length + 1), *from = data;
-  ssize_t got = lab_recv(u, fd, data, length, flags), rest = got;
-  for (int i = 0; i < count && rest > 0; i++) {
-    size_t part = iov[i].iov_len < (size_t)rest ? iov[i].iov_len : (size_t)rest;
-    memcpy(iov[i].iov_base, from, part);
-    from += part;
-    rest -= part;
-  }
-  free(data);
-  return got;
+  struct msghdr message = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
+  return told(clearway_lab_recvmsg(host(u), fd, &message, flags));
 }
 static ssize_t lab_readv(void *u, int fd, const struct iovec *iov, int count) {
   return recv_into(u, fd, iov, count, 0);
 }
 static ssize_t lab_recvmsg(void *u, int fd, struct msghdr *message, int flags) {
-  message->msg_namelen = message->msg_controllen = message->msg_flags = 0;
-  return recv_into(u, fd, message->msg_iov, message->msg_iovlen, flags);
+  return told(clearway_lab_recvmsg(host(u), fd, message, flags));
 }
 
+static size_t total(const struct iovec *iov, int count) {
+  size_t length = 0;
+  for (int i = 0; i < count; i++) length += iov[i].iov_len;
+  return length;
+}
 static ssize_t lab_send(void *u, int fd, const void *data, size_t length, int flags) {
   return told(clearway_lab_send(host(u), fd, data, length, flags));
 }

@@ -340,6 +340,12 @@ int clearway_lab_fcntl(int host, int fd, int command, int argument);
 int clearway_lab_ioctl(int host, int fd, unsigned long request, int *argument);
 
 /**
+ * recvmsg(2): the same as `clearway_lab_recv`, with MSG_ERRQUEUE of what is told there, and with
+ * what TCP_INQ tells. `msg_name` is not touched.
+ */
+int64_t clearway_lab_recvmsg(int host, int fd, struct msghdr *message, int flags);
+
+/**
  * setsockopt(2): the options of docs/lab.md, -ENOPROTOOPT for others.
  */
 int clearway_lab_setsockopt(int host,

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use lab::Shutdown;
+use lab::{Control, Shutdown};
 
 use crate::hosts::{call_of, long_call_of};
 use crate::pointer::{EFAULT, bytes, place, store, store_address};
@@ -230,4 +230,64 @@ pub unsafe extern "C" fn clearway_lab_ioctl(
         }
         Ok(0)
     })
+}
+
+/// recvmsg(2): the same as `clearway_lab_recv`, with MSG_ERRQUEUE of what is told there, and with
+/// what TCP_INQ tells. `msg_name` is not touched.
+///
+/// # Safety
+/// `message` is valid, and so is what it points to, as recvmsg(2) has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_lab_recvmsg(
+    host: c_int,
+    fd: c_int,
+    message: *mut libc::msghdr,
+    flags: c_int,
+) -> i64 {
+    long_call_of(host, |host| {
+        if message.is_null() {
+            return Err(EFAULT);
+        }
+        // SAFETY: not null; the caller's promise.
+        let message = unsafe { &mut *message };
+        // SAFETY: the caller's promise.
+        let parts = unsafe { place(message.msg_iov, message.msg_iovlen) }?;
+        let mut data = vec![0; parts.iter().map(|part| part.iov_len).sum()];
+        let told = host.recv_message(fd, &mut data, flags)?;
+        let mut rest = &data[..told.length];
+        for part in parts {
+            let (head, tail) = rest.split_at(rest.len().min(part.iov_len));
+            // SAFETY: the caller's promise.
+            unsafe { place(part.iov_base.cast::<u8>(), head.len()) }?.copy_from_slice(head);
+            rest = tail;
+        }
+        message.msg_namelen = 0;
+        message.msg_flags = told.flags;
+        // SAFETY: the caller's promise.
+        let control = unsafe { place(message.msg_control.cast::<u8>(), message.msg_controllen) }?;
+        match lay_out(&told.control, control) {
+            Some(length) => message.msg_controllen = length,
+            None => {
+                message.msg_controllen = 0;
+                message.msg_flags |= libc::MSG_CTRUNC;
+            }
+        }
+        Ok(told.length as i64)
+    })
+}
+
+/// Control messages as cmsg(3) has them: how long they are. `None` if there is no room.
+fn lay_out(all: &[Control], mut place: &mut [u8]) -> Option<usize> {
+    let header = size_of::<libc::cmsghdr>();
+    let mut length = 0;
+    for control in all {
+        let bytes = header + control.data.len();
+        let whole = bytes.next_multiple_of(size_of::<usize>()).min(place.len().max(bytes));
+        let (here, rest) = place.split_at_mut_checked(whole)?;
+        let words = [control.level.to_ne_bytes(), control.kind.to_ne_bytes()].concat();
+        let filled = [&bytes.to_ne_bytes()[..], &words, &control.data].concat();
+        here[..bytes].copy_from_slice(&filled);
+        (place, length) = (rest, length + whole);
+    }
+    Some(length)
 }

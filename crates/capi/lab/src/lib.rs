@@ -21,8 +21,8 @@ mod wait;
 pub use calls::{
     clearway_lab_accept, clearway_lab_bind, clearway_lab_close, clearway_lab_connect,
     clearway_lab_fcntl, clearway_lab_getpeername, clearway_lab_getsockname, clearway_lab_ioctl,
-    clearway_lab_listen, clearway_lab_recv, clearway_lab_send, clearway_lab_sendto,
-    clearway_lab_shutdown, clearway_lab_socket,
+    clearway_lab_listen, clearway_lab_recv, clearway_lab_recvmsg, clearway_lab_send,
+    clearway_lab_sendto, clearway_lab_shutdown, clearway_lab_socket,
 };
 pub use host::{
     clearway_lab_add_address, clearway_lab_advance, clearway_lab_await_waiting,

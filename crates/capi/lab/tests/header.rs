@@ -12,7 +12,7 @@ use cbindgen::Style;
 const SOURCES: [&str; 5] = ["host", "calls", "options", "wait", "info"];
 
 /// What C knows as structures.
-const STRUCTURES: [&str; 3] = ["sockaddr", "pollfd", "epoll_event"];
+const STRUCTURES: [&str; 4] = ["sockaddr", "msghdr", "pollfd", "epoll_event"];
 
 const INTRODUCTION: &str = "\
 /* The lab of Clearway: hosts of its TCP stack in one process, with a clock that only the program

@@ -178,6 +178,31 @@ static void sending_and_options(int fd) {
   put(TH_ACK, 101, 6, 0);
 }
 
+/* In two places, with how much there is after them; and where there is no room for that. */
+static void messages(int fd) {
+  int one = 1;
+  char first[3], second[4], control[64];
+  struct iovec iov[2] = {{.iov_base = first, .iov_len = 3}, {.iov_base = second, .iov_len = 4}};
+  struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2, .msg_control = control,
+                           .msg_controllen = sizeof control};
+  CHECK(clearway_lab_setsockopt(host, fd, IPPROTO_TCP, 36 /* TCP_INQ */, &one, sizeof one) == 0);
+  CHECK(clearway_lab_recvmsg(host, fd, NULL, 0) == -EFAULT);
+  CHECK(clearway_lab_recvmsg(host, fd, &message, 0) == -EAGAIN);
+  CHECK(clearway_lab_recvmsg(host, fd, &message, MSG_ERRQUEUE) == -EAGAIN);
+  put(TH_ACK | TH_PUSH, 101, 6, 20);
+  CHECK(clearway_lab_recvmsg(host, fd, &message, 0) == 7 && message.msg_flags == 0);
+  struct cmsghdr *told = CMSG_FIRSTHDR(&message);
+  CHECK(told && told->cmsg_level == IPPROTO_TCP && told->cmsg_type == 36);
+  CHECK(told->cmsg_len == CMSG_LEN(sizeof one) && !CMSG_NXTHDR(&message, told));
+  CHECK(*(int *)CMSG_DATA(told) == 13);
+  message.msg_controllen = CMSG_LEN(0);
+  CHECK(clearway_lab_recvmsg(host, fd, &message, 0) == 7 && message.msg_flags == MSG_CTRUNC);
+  message.msg_controllen = 0;
+  CHECK(clearway_lab_recvmsg(host, fd, &message, 0) == 6);
+  CHECK(clearway_lab_run(host, 1000000000) == 1);
+  expect("10 6 0 121");
+}
+
 static void many_at_once(int fd) {
   struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = 77}, told[2];
   int epfd = clearway_lab_epoll_create(host);
@@ -185,8 +210,8 @@ static void many_at_once(int fd) {
   CHECK(clearway_lab_epoll_ctl(host, epfd, EPOLL_CTL_ADD, fd, NULL) == -EFAULT);
   CHECK(clearway_lab_epoll_ctl(host, epfd, EPOLL_CTL_ADD, fd, &event) == 0);
   CHECK(clearway_lab_epoll_wait(host, epfd, told, 2, 0) == 0);
-  put(TH_ACK | TH_FIN, 101, 6, 0);
-  expect("10 6 0 102");
+  put(TH_ACK | TH_FIN, 121, 6, 0);
+  expect("10 6 0 122");
   CHECK(clearway_lab_epoll_wait(host, epfd, told, 2, 0) == 1 && told[0].data.u64 == 77);
   CHECK(clearway_lab_epoll_wait(host, epfd, told, 2, 0) == 0);
   CHECK(clearway_lab_epoll_ctl(host, epfd, EPOLL_CTL_DEL, fd, NULL) == 0);
@@ -198,10 +223,10 @@ static void closing(int fd) {
   CHECK(clearway_lab_shutdown(host, fd, 99) == -EINVAL);
   CHECK(clearway_lab_shutdown(host, fd, SHUT_WR) == 0);
   CHECK(clearway_lab_take_packet(host, small, sizeof small, NULL) == -EMSGSIZE);
-  expect("11 6 0 102");
+  expect("11 6 0 122");
   CHECK(clearway_lab_take_packet(host, small, sizeof small, NULL) == 0);
   CHECK(clearway_lab_send(host, fd, "x", 1, 0) == -EPIPE);
-  put(TH_ACK, 102, 7, 0);
+  put(TH_ACK, 122, 7, 0);
   CHECK(clearway_lab_close(host, fd) == 0 && clearway_lab_close(host, fd) == -EBADF);
   CHECK(clearway_lab_close(host, 3) == 0);
   CHECK(number("sockets") == 0 && number("buffers") == 0 && number("packets_dropped") == 0);
@@ -228,6 +253,7 @@ int main(void) {
   int fd = accepted();
   calls_that_wait(fd);
   sending_and_options(fd);
+  messages(fd);
   many_at_once(fd);
   closing(fd);
   sending_to_connect();

@@ -9,6 +9,7 @@ use clearway_wire::tcp::Flags;
 
 use super::receive::After;
 use super::{Arrival, Connection, Probe};
+use crate::ecn::Acknowledged;
 use crate::event::Readiness;
 use crate::prr::PrrAck;
 use crate::rack::Window;
@@ -80,7 +81,15 @@ impl Connection {
             self.recovery.duplicates += 1;
         }
         self.measure(&seen, arrival);
-        seen.marked = self.ecn.on_ack(repr.flags, ack, self.snd.next());
+        seen.marked = self.ecn.on_ack(
+            repr.flags,
+            &Acknowledged {
+                una: ack,
+                next: self.snd.next(),
+                bytes: seen.delivered.bytes,
+                segment_bytes: self.size.bytes(),
+            },
+        );
         self.recover(&mut seen, arrival);
         self.control_window(&seen);
         self.set_timers(now, seen.advances);

@@ -37,6 +37,11 @@ impl Connection {
             IcmpError::Refused if self.is_opening() => self.finish(End::Refused),
             // Linux and FreeBSD: what a firewall forbids it will forbid again.
             IcmpError::Prohibited if self.is_opening() => self.finish(End::Unreachable),
+            IcmpError::Unreachable
+                if self.is_opening() && self.settings.variants.unreachable_ends_opening =>
+            {
+                self.finish(End::Unreachable);
+            }
             // 3.9.2.2: "Since these Unreachable messages indicate soft error conditions, a TCP
             // implementation MUST NOT abort the connection".
             IcmpError::Refused | IcmpError::Prohibited | IcmpError::Unreachable => {

@@ -90,8 +90,13 @@ pub struct Info {
     pub lost_bytes: u64,
     /// See `sacked_bytes`.
     pub resent_bytes: u64,
-    /// Packets have been seen to overtake each other.
+    /// Segments of what is outstanding that have not arrived.
+    pub undelivered_segments: usize,
+    /// Packets have been seen to overtake each other, and how far behind the highest byte they
+    /// have ended, at most.
     pub reordering: bool,
+    /// See `reordering`.
+    pub reordered_bytes: u32,
     /// Bytes of the stream that are acknowledged, and that wait.
     pub acknowledged_bytes: u64,
     /// See `acknowledged_bytes`.
@@ -110,6 +115,8 @@ pub struct Info {
     pub sack: bool,
     /// See `timestamps`.
     pub ecn: bool,
+    /// Packets of which the peer has told that they have come with a mark (RFC 9768), by 65,536.
+    pub marks_told: u16,
     /// Data has come with the first SYN, or has gone with it and was taken (RFC 7413).
     pub syn_had_data: bool,
 }
@@ -167,7 +174,9 @@ impl Connection {
             sacked_bytes: self.board.sacked_bytes(),
             lost_bytes: self.board.lost_bytes(),
             resent_bytes: self.board.resent_bytes(),
+            undelivered_segments: self.board.undelivered_segments(),
             reordering: self.rack.reordering_seen(),
+            reordered_bytes: self.rack.behind_bytes_max(),
             acknowledged_bytes: self.snd.acknowledged_bytes(),
             queued_bytes: self.snd.queued_bytes(),
             unsent_bytes: self.snd.unsent_bytes(),
@@ -177,6 +186,7 @@ impl Connection {
             timestamps: self.timestamps.is_some(),
             sack: self.sack,
             ecn: self.ecn.is_agreed(),
+            marks_told: self.ecn.marks_told(),
             syn_had_data: self.syn_had_data,
         }
     }

@@ -8,7 +8,7 @@ use clearway_wire::tcp::{Extra, Flags, Options, Repr};
 
 use super::{Arrival, Connection, Reply, control};
 use crate::config::Settings;
-use crate::ecn::{self, EcnState};
+use crate::ecn::{Asked, EcnState};
 use crate::event::{End, Readiness};
 use crate::extent::Memory;
 use crate::rcv::{Receive, scale_for};
@@ -37,7 +37,7 @@ pub(crate) struct Accepted {
     /// The peer's initial sequence number, and what its SYN said.
     pub(crate) peer_isn: u32,
     pub(crate) options: Options,
-    pub(crate) ecn: bool,
+    pub(crate) ecn: Asked,
     /// When the SYN-ACK was sent, if it was sent once.
     pub(crate) sent: Option<Time>,
 }
@@ -67,7 +67,7 @@ impl Connection {
         connection.syn_due = false;
         connection.state = State::SynReceived;
         connection.agree(now, accepted.peer_isn, &accepted.options);
-        connection.ecn = EcnState::new(accepted.ecn);
+        connection.ecn = EcnState::asked(accepted.ecn);
         connection.syn_sent = accepted.sent;
         connection.acknowledged = connection.rcv.next();
         connection
@@ -90,7 +90,8 @@ impl Connection {
             _ => None,
         };
         Options {
-            maximum_segment_size: Some(self.size.offer(settings.segment_bytes_max)),
+            maximum_segment_size: (!settings.variants.no_mss)
+                .then(|| self.size.offer(settings.segment_bytes_max)),
             window_scale: scales.then_some(scale),
             sack_permitted: if is_answer { self.sack } else { settings.sack },
             timestamps,
@@ -159,7 +160,10 @@ impl Connection {
         if !has_ack {
             return self.open_simultaneously(key, arrival, memory);
         }
-        self.ecn = EcnState::new(self.settings.ecn && ecn::agrees(repr.flags));
+        if self.settings.ecn {
+            let is_accurate = self.settings.accurate_ecn;
+            self.ecn = EcnState::answered(repr.flags, arrival.ecn, is_accurate);
+        }
         self.establish(now, repr, ack);
         self.ack.demand();
         self.handle_rest_of_syn(now, key, arrival, memory);
@@ -180,7 +184,10 @@ impl Connection {
     ) -> Reply {
         let flags = arrival.repr.flags;
         self.state = State::SynReceived;
-        self.ecn = EcnState::new(self.settings.ecn && ecn::asks(flags));
+        if self.settings.ecn || self.settings.variants.lax_ecn {
+            let is_accurate = self.settings.accurate_ecn;
+            self.ecn = EcnState::asked(Asked::by(flags, arrival.ecn, is_accurate));
+        }
         self.syn_due = true;
         if arrival.length() > 1 {
             let is_early = self.settings.variants.fin_with_syn;
@@ -241,7 +248,8 @@ impl Connection {
         let settings = &self.settings;
         let has_slop = settings.variants.syn_slop && self.retries > 0;
         let slop_ns = if has_slop { settings.rto_min_ns } else { 0 };
-        let timeout_ns = (settings.rto_initial_ns << self.retries.min(10)) + slop_ns;
+        let doublings = self.retries.saturating_sub(settings.variants.linear_syns).min(10);
+        let timeout_ns = (settings.rto_initial_ns << doublings) + slop_ns;
         timeout_ns.min(settings.rto_max_ns)
     }
 

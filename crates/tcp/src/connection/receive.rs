@@ -1,6 +1,7 @@
 //! What a segment does: RFC 9293, section 3.10.7.4, in its order.
 
 use clearway_base::{MILLISECOND, SlotId, Time};
+use clearway_wire::Ecn;
 use clearway_wire::tcp::Flags;
 
 use super::{Arrival, Connection};
@@ -69,11 +70,11 @@ impl Connection {
         }
         let length = arrival.length() - u64::from(flags != repr.flags);
         if !self.rcv.is_acceptable(start, length) {
-            self.handle_unacceptable(now, flags, start, length);
+            self.handle_unacceptable(now, arrival, flags, start);
             return Reply::Nothing;
         }
         if flags.intersects(Flags::RST | Flags::SYN) || !flags.contains(Flags::ACK) {
-            self.handle_unusual(now, flags, start);
+            self.handle_unusual(now, arrival, flags, start);
             return Reply::Nothing;
         }
         let ack = seq::position(self.snd.una(), repr.acknowledgement);
@@ -86,6 +87,7 @@ impl Connection {
             // What was sent early in segments of its own is acknowledged below, as always.
             let of_syn = if self.board.is_empty() { ack } else { self.snd.first() };
             self.establish(now, repr, of_syn);
+            self.ecn.on_answered(repr.flags);
             self.take_held(now);
         }
         // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range
@@ -100,6 +102,9 @@ impl Connection {
         {
             timestamps.update(now, option.value);
         }
+        if arrival.ecn == Ecn::Marked {
+            self.ecn.on_mark();
+        }
         self.last_heard = now;
         self.keep_alive_probes = 0;
         if self.handle_ack(now, arrival, start, ack) == After::Gone {
@@ -107,6 +112,9 @@ impl Connection {
         }
         if length > 0 {
             return self.handle_data(now, key, start, arrival, memory);
+        }
+        if self.settings.variants.lax_ecn {
+            self.ecn.on_bare(arrival.ecn, flags);
         }
         Reply::Nothing
     }
@@ -139,10 +147,11 @@ impl Connection {
     /// the RST bit is set, if so drop the segment and return)". RFC 5961 has a challenge for resets
     /// in the window, which may be larger than what the peer has been told.
     #[cold]
-    fn handle_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
+    fn handle_unacceptable(&mut self, now: Time, arrival: &Arrival, flags: Flags, start: u64) {
         if flags.intersects(Flags::RST | Flags::SYN) {
-            return self.handle_unusual(now, flags, start);
+            return self.handle_unusual(now, arrival, flags, start);
         }
+        let length = arrival.length() - u64::from(flags != arrival.repr.flags);
         self.acknowledge_unacceptable(now, flags, start, length);
     }
 
@@ -170,7 +179,7 @@ impl Connection {
 
     /// A reset or a SYN; or within the window, but without an acknowledgement.
     #[cold]
-    fn handle_unusual(&mut self, now: Time, flags: Flags, start: u64) {
+    fn handle_unusual(&mut self, now: Time, arrival: &Arrival, flags: Flags, start: u64) {
         if flags.contains(Flags::RST) {
             return self.handle_reset(now, start);
         }
@@ -178,6 +187,9 @@ impl Connection {
             if self.settings.variants.syn_in_window && self.rcv.is_in_window(start) {
                 self.reset_due = true;
                 return self.finish(End::Reset);
+            }
+            if flags.contains(Flags::ACK) && start + 1 == self.rcv.first() {
+                self.ecn.on_answer_again(arrival.ecn);
             }
             // RFC 5961, section 4.2: "If the SYN bit is set, irrespective of the sequence number,
             // TCP MUST send an ACK (also referred to as challenge ACK) to the remote peer".

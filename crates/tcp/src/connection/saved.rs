@@ -46,7 +46,7 @@ impl Connection {
                 segment_bytes,
                 scales: self.scales.then(|| (self.snd.scale(), self.rcv.scale())),
                 sack: self.sack,
-                ecn: self.ecn.is_agreed(),
+                ecn: self.ecn.save(),
                 timestamps: self.timestamps.as_ref().map(Timestamps::save),
                 timestamp_offset: self.timestamp_offset,
             },
@@ -95,7 +95,7 @@ impl Connection {
         it.reset_due = saved.reset_due;
         it.restore_early(saved.is_early, saved.syn_had_data);
         it.readiness = Readiness::from_bits(saved.readiness);
-        it.agree_again(now, agreed);
+        it.agree_again(now, agreed)?;
         it.acknowledged = acknowledged;
         it.retries = saved.retries;
         it.last_heard = saved.last_heard.min(now);
@@ -121,16 +121,17 @@ impl Connection {
         Ok(it)
     }
 
-    fn agree_again(&mut self, now: Time, agreed: SavedAgreement) {
+    fn agree_again(&mut self, now: Time, agreed: SavedAgreement) -> Result<(), Invalid> {
         self.scales = agreed.scales.is_some();
         self.sack = agreed.sack;
-        self.ecn = EcnState::new(agreed.ecn);
+        self.ecn = EcnState::restore(agreed.ecn)?;
         self.timestamps = agreed.timestamps.map(Timestamps::restore);
         self.timestamp_offset = agreed.timestamp_offset;
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let every = Options { timestamps, ..Options::default() };
         let remote = self.remote.ip();
         self.size = SegmentSize::restore(remote, agreed.mtus, agreed.segment_bytes, every.length());
+        Ok(())
     }
 
     /// What was outstanding is so still, as a SYN is that has a deadline; what was about to be sent

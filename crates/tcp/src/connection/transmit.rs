@@ -15,6 +15,7 @@ use crate::recovery::Phase;
 use crate::snd::Eagerness;
 use crate::state::State;
 use crate::timers::Timer;
+use crate::variants::Capable;
 use crate::ways::Ways;
 
 /// A segment that is to leave: what its header says, and which bytes follow.
@@ -165,6 +166,11 @@ impl Connection {
             return self.path_probe(now, ways);
         }
         let bytes = self.size.bytes_with(self.options(now).length());
+        let is_closed = probe == Probe::Window && self.snd.window() == 0;
+        if is_closed && self.settings.variants.empty_window_probes {
+            let before = self.snd.una() - 1;
+            return Some(self.segment(now, before..before, Flags::NONE));
+        }
         if probe == Probe::Window {
             let next = self.snd.next();
             let end = self.snd.limit().min(next + self.snd.open().clamp(1, bytes.into()));
@@ -220,7 +226,7 @@ impl Connection {
         }
         let has_cwr =
             self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();
-        let new = if has_cwr { self.ecn.flags(true) } else { Flags::NONE };
+        let new = if has_cwr { self.ecn.flags_of_new() } else { Flags::NONE };
         self.segment(now, range, new)
     }
 
@@ -337,9 +343,9 @@ impl Connection {
         if self.snd.window() > 0 {
             self.set_tail_probe(now);
         }
-        let new = if payload.is_empty() { Flags::NONE } else { self.ecn.flags(true) };
+        let new = if payload.is_empty() { Flags::NONE } else { self.ecn.flags_of_new() };
         let mut transmit = self.segment(now, range, new);
-        transmit.ecn_capable = self.ecn.is_agreed() && !payload.is_empty();
+        transmit.ecn_capable |= self.ecn.is_capable() && !payload.is_empty();
         transmit
     }
 
@@ -349,7 +355,7 @@ impl Connection {
         let options = self.options(now);
         let segment_bytes = self.size.bytes_with(options.length());
         let (payload, fin) = self.snd.payload_of(&range);
-        let mut flags = Flags::ACK | new | self.ecn.flags(false);
+        let mut flags = Flags::ACK | new | self.ecn.flags();
         if fin {
             flags |= Flags::FIN;
         }
@@ -372,7 +378,8 @@ impl Connection {
             connection: None,
             payload: if with_data { payload } else { 0..0 },
             segment_bytes,
-            ecn_capable: false,
+            ecn_capable: self.ecn.is_capable()
+                && self.settings.variants.capable.has_all(self.ecn.is_accurate()),
             ip: self.settings.ip,
         }
     }
@@ -431,14 +438,15 @@ impl Connection {
         let mut flags = Flags::SYN;
         if is_answer {
             flags |= Flags::ACK;
-            if self.ecn.is_agreed() {
-                flags |= Flags::ECE;
-            }
-        } else if self.settings.ecn && self.retries <= self.settings.variants.ecn_retries {
+            flags |= self.ecn.answer();
+        } else if self.settings.ecn && self.retries <= self.ecn_retries_max() {
             // RFC 3168, section 6.1.1.1: a SYN that is sent again has none of them, in case that it
             // was lost because of them.
-            flags |= ecn::SETUP;
+            flags |= ecn::setup(self.settings.accurate_ecn);
         }
+        let capable = self.settings.variants.capable;
+        let ecn_capable = flags.intersects(ecn::ALL)
+            && if is_answer { capable.has_syn_acks() } else { capable == Capable::All };
         let options = self.syn_options(now);
         let payload = self.syn_payload();
         let segment_bytes = (payload.end - payload.start) as u32;
@@ -458,7 +466,14 @@ impl Connection {
         self.timers.stop(Timer::AckDelay);
         self.ack.on_sent(false);
         let bare = Transmit::bare(self.local, self.remote, repr, self.settings.ip);
-        Transmit { payload, segment_bytes, ..bare }
+        Transmit { payload, segment_bytes, ecn_capable, ..bare }
+    }
+
+    /// How often a SYN that is sent again asks for congestion notification. RFC 9768, section
+    /// 3.1.4.1, has accurate feedback asked for once more.
+    fn ecn_retries_max(&self) -> u8 {
+        let settings = &self.settings;
+        settings.variants.ecn_retries.max(u8::from(settings.accurate_ecn))
     }
 
     fn reset_segment(&mut self, now: Time) -> Transmit {

@@ -15,6 +15,8 @@ pub struct SocketOptions {
     pub keep_alive: KeepAlive,
     /// A listener takes congestion notification from peers, even if connections do not ask for it.
     pub accepts_ecn: bool,
+    /// The same of accurate feedback (RFC 9768).
+    pub accepts_accurate_ecn: bool,
     /// The port may be had by others, too, that say so and do not listen, and by connections that
     /// are over: SO_REUSEADDR.
     pub reuse_address: bool,
@@ -45,6 +47,7 @@ impl Default for SocketOptions {
             keeps_alive: false,
             keep_alive: KeepAlive::default(),
             accepts_ecn: true,
+            accepts_accurate_ecn: false,
             reuse_address: false,
             reuse_port: false,
             v6_only: false,
@@ -61,7 +64,10 @@ impl Default for SocketOptions {
 impl SocketOptions {
     /// What is set for its connection, to which more will be sent if `has_more`.
     pub(super) fn of_connection(&self, has_more: bool) -> Settings {
+        let mut variants = self.settings.variants;
+        variants.lax_ecn &= self.accepts_ecn;
         Settings {
+            variants,
             cork: self.settings.cork || has_more,
             keep_alive: self.keeps_alive.then_some(self.keep_alive),
             ..self.settings
@@ -77,7 +83,8 @@ impl SocketOptions {
     /// What is set for those that a listener accepts.
     pub(super) fn of_listener(&self) -> Settings {
         let settings = self.of_connection(false);
-        Settings { ecn: settings.ecn || self.accepts_ecn, ..settings }
+        let ecn = settings.ecn || self.accepts_ecn;
+        Settings { ecn, accurate_ecn: self.accepts_accurate_ecn, ..settings }
     }
 
     /// Bytes that may be sent now.

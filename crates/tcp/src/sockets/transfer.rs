@@ -44,6 +44,16 @@ impl Sockets {
         Ok(())
     }
 
+    /// The last that was sent has said that more will come, and that means nothing any more.
+    pub fn end_more(&mut self, socket: Socket) {
+        if let Ok(entry) = self.entry_mut(socket)
+            && core::mem::take(&mut entry.has_more)
+        {
+            // It cannot fail: the socket is there.
+            let _ = self.apply(socket);
+        }
+    }
+
     /// What has been sent ends a record: what is sent next shares no segment with it.
     pub fn end_record(&mut self, socket: Socket) {
         if let Ok(key) = self.connection(socket) {

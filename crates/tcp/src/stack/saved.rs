@@ -7,6 +7,7 @@ use super::listeners::Listeners;
 use super::{Entry, Stack};
 use crate::config::Config;
 use crate::connection::{Challenges, Connection};
+use crate::ecn::Asked;
 use crate::fast_open::Peers;
 use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
@@ -175,7 +176,7 @@ impl HalfOpen {
             window_scale: self.offer.window_scale,
             timestamp: self.offer.timestamp,
             sack: self.offer.sack,
-            ecn: self.offer.ecn,
+            ecn: self.offer.ecn.save(),
             sent: self.sent,
             retries: self.retries,
         }
@@ -199,7 +200,7 @@ impl HalfOpen {
                 window_scale: saved.window_scale,
                 sack: saved.sack,
                 timestamp: saved.timestamp,
-                ecn: saved.ecn,
+                ecn: Asked::restore(saved.ecn)?,
             },
             timestamp_offset: stack.timestamp_offset(&tuple),
             sent: saved.sent,

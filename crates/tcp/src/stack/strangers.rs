@@ -72,7 +72,7 @@ impl Stack {
             return; // the peer will try again
         }
         let repr = &arrival.repr;
-        let offer = Offer::of(repr, &socket.settings);
+        let mut offer = Offer::of(arrival, &socket.settings);
         let settings = socket.settings;
         let has_room = self.half_open.may_enter(settings.account);
         let is_full = !has_room || socket.half_open.len() >= socket.backlog.max(16) as usize;
@@ -88,6 +88,7 @@ impl Stack {
         let timestamp_offset = self.timestamp_offset(&tuple);
         let isn = match has_cookie {
             true => {
+                offer.ecn = offer.ecn.without_accuracy();
                 let size = offer.segment_bytes.unwrap_or(536);
                 cookie::make(&self.secret, now, &tuple, repr.sequence, size)
             }

@@ -159,6 +159,18 @@ cases! {
         < [ce] . 1:1(0) ack 1
         send 10; > [ect] P. 1:11(10) ack 1";
 
+    /// `Variants::lax_ecn`: it does, and so does its CWR.
+    a_mark_of_an_acknowledgement_counts: listening() => "
+        unlisten; set ecn; set lax_ecn; listen
+        < SEW 0:0(0) win 10000 <mss 1000>
+        > SE. 0:0(0) ack 1
+        < . 1:1(0) ack 1
+        accept
+        < [ce] . 1:1(0) ack 1
+        send 10; > [ect] PE. 1:11(10) ack 1
+        < W. 1:1(0) ack 11
+        send 10; > [ect] P. 11:21(10) ack 1";
+
     /// RFC 3168, 6.1.1: after a simultaneous open both have asked.
     ecn_of_a_simultaneous_open: closed() => "
         set ecn; connect

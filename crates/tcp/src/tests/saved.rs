@@ -40,6 +40,7 @@ fn streams_survive_a_hundred_restores() {
             timestamps: random.chance(3, 4),
             window_scaling: random.chance(3, 4),
             ecn: random.chance(1, 2),
+            accurate_ecn: random.chance(1, 2),
             receive_buffer_bytes: 3000 + random.below(1 << 17) as u32,
             congestion: if random.chance(1, 2) { Congestion::Swift } else { Congestion::Cubic },
             ..Settings::default()
