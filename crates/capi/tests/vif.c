@@ -155,7 +155,7 @@ static void misuse(clearway_channel *channel, uint32_t vif) {
     CHECK(clearway_vif_send(channel, vif, frame, 13, 0) == CLEARWAY_INVALID);
     CHECK(clearway_vif_send(channel, vif, NULL, 60, 0) == CLEARWAY_INVALID);
     CHECK(clearway_vif_send(channel, vif + 100, frame, 60, 0) == CLEARWAY_CLOSED);
-    CHECK(clearway_vif_buffer(channel, vif, 20000, 0, &place) == CLEARWAY_TOO_LARGE);
+    CHECK(clearway_vif_buffer(channel, vif, 70000, 0, &place) == CLEARWAY_TOO_LARGE);
     CHECK(clearway_vif_buffer(channel, vif, 60, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_vif_recv(channel, 0, NULL, list, 32) == CLEARWAY_INVALID);
     CHECK(clearway_vif_recv(channel, 0, &frames, list, 31) == CLEARWAY_INVALID);
