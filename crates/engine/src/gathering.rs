@@ -1,15 +1,15 @@
 //! Frames on their way into apps: gathered into bursts, one per VIF and turn as a rule, so that one
 //! entry of the ring and one buffer serve many.
 
+use clearway_channel::BurstBuffer;
 use clearway_channel::burst::{FrameInfo, is_frame_length, packed_bytes};
-use clearway_channel::{BurstBuffer, FRAME_BYTES_MAX};
 
 use crate::channels::Channel;
 
 /// The owner tag of buffers with frames: no connection has it.
 const FRAMES_TAG: u32 = u32::MAX;
-/// The largest burst, in bytes: of the largest frame, or of many.
-const BURST_BYTES_MAX: u32 = packed_bytes(FRAME_BYTES_MAX);
+/// The largest burst, in bytes, but for one of a single frame that takes more: a slab of the pool.
+const BURST_BYTES_MAX: u32 = 64 << 10;
 
 /// The burst that is being gathered for one VIF or capture.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Gathering {
             if !is_frame_length(length) || !channel.may_tell() || !channel.has_half_its_memory() {
                 return false;
             }
-            let bytes = self.expected_bytes.clamp(packed_bytes(length), BURST_BYTES_MAX);
+            let bytes = self.expected_bytes.min(BURST_BYTES_MAX).max(packed_bytes(length));
             self.burst = channel.end.allocate_burst(bytes, FRAMES_TAG);
         }
         let Some(burst) = &mut self.burst else { return false };

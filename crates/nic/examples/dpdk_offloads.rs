@@ -49,8 +49,8 @@ fn main() {
                 Cost { sent: best(|cost| cost.sent), received: best(|cost| cost.received) }
             });
             println!(
-                "  guest to host {to_host:5}: sent {:6.1} with, {:6.1} without; received {:6.1} with, \
-                 {:6.1} without",
+                "  guest to host {to_host:5}: sent {:6.1} with, {:6.1} without; \
+                 received {:6.1} with, {:6.1} without",
                 with.sent, without.sent, with.received, without.received
             );
         }

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod offloads;
+mod testpmd;
 mod veth;
 
 use std::path::Path;

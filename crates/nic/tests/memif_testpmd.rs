@@ -2,18 +2,14 @@
 //! and we are at the other end of both. Needs no privilege and no hugepages. Where the program is
 //! not installed (Debian package `dpdk-dev`), the tests say so and pass.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+mod testpmd;
+
 use std::time::{Duration, Instant};
 
 use clearway_nic::memif::{self, Config, Queue, Role};
 use clearway_nic::{Queue as _, Transmit};
 use rustix::event::{PollFd, PollFlags, Timespec};
-
-const PROGRAM: &str = "dpdk-testpmd";
-/// Includes the time that testpmd takes to start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use testpmd::{Directory, Testpmd, until};
 
 #[test]
 fn testpmd_as_two_servers() {
@@ -59,9 +55,9 @@ fn a_secret_is_understood() {
 
 /// Runs testpmd with these roles and sends frames through it, both ways.
 fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) {
-    let Some(program) = find_program() else {
-        return println!("skipped: {PROGRAM} is not installed (Debian package dpdk-dev)");
-    };
+    if !testpmd::is_there() {
+        return;
+    }
     let directory = Directory::new();
     let sockets = [directory.0.join("a.sock"), directory.0.join("b.sock")];
     let open = |end: usize| {
@@ -76,7 +72,13 @@ fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) 
         memif::open(config).expect("memif opens").remove(0)
     };
     let (mut a, mut b) = (open(0), open(1));
-    let mut testpmd = Testpmd::start(&program, theirs, &sockets, arguments);
+    let devices = [0, 1].map(|end| {
+        let (role, socket) = (theirs[end], sockets[end].display());
+        let given = [&["socket-abstract=no"], arguments].concat().join(",");
+        format!("net_memif{end},role={role},id=0,socket={socket},{given}")
+    });
+    let forwarding = ["--forward-mode=io", "--total-num-mbufs=4096"];
+    let mut testpmd = Testpmd::start(&directory, 128, &devices, &forwarding);
     testpmd.wait_until("both links are up", || {
         take(&mut a);
         take(&mut b);
@@ -190,97 +192,4 @@ fn take(queue: &mut Queue) -> Vec<Vec<u8>> {
 
 fn frame(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|index| (index * 3 + seed * 5) as u8).collect()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::yield_now();
-    }
-}
-
-fn find_program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(PROGRAM)).find(|it| it.exists())
-}
-
-/// A running testpmd. It ends when its standard input does.
-struct Testpmd {
-    child: Child,
-    output: Option<ChildStdout>,
-}
-
-impl Testpmd {
-    fn start(program: &Path, roles: [&str; 2], sockets: &[PathBuf; 2], more: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        // Two threads on whatever cores there are; no hugepages, no shared files, no devices.
-        command.args(["--lcores", "0@0,1@0", "--no-huge", "-m", "128", "--no-shconf", "--no-pci"]);
-        command.arg("--no-telemetry");
-        for (end, (role, socket)) in roles.iter().zip(sockets).enumerate() {
-            let mut device = format!(
-                "net_memif{end},role={role},id=0,socket={},socket-abstract=no",
-                socket.display()
-            );
-            more.iter().for_each(|argument| device += &format!(",{argument}"));
-            command.args(["--vdev", &device]);
-        }
-        command.args(["--", "--forward-mode=io", "--total-num-mbufs=4096", "--no-mlockall"]);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = child.spawn().expect("testpmd starts");
-        let output = child.stdout.take();
-        Self { child, output }
-    }
-
-    /// As [`until`], but ends at once if testpmd does.
-    fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
-        until(what, || {
-            if let Some(status) = self.child.try_wait().expect("the child is ours") {
-                let mut text = String::new();
-                let output = self.output.take();
-                output.map(|mut output| output.read_to_string(&mut text));
-                panic!("testpmd ended with {status} before {what}:\n{text}");
-            }
-            done()
-        });
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        if let Some(mut input) = self.child.stdin.take() {
-            let _ = input.write_all(b"\n");
-        }
-        let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if start.elapsed() > Duration::from_secs(10) {
-                let _ = self.child.kill();
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// A directory of our own, removed afterwards.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "clearway-testpmd-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the temporary directory can be written to");
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

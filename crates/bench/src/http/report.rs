@@ -136,9 +136,8 @@ impl HttpReport {
             text,
             "{} CPU cores; a veth pair (MTU {}), Clearway's end by {:?}; daemon and app as they \
              ship, nothing pinned; medians of {} runs of {} s\nratio: Clearway's figure divided \
-             by the kernel's (time under 1, requests over 1 is better)\nCPU: of the server, and of the \
-             daemon, for a request\ncurl has compared what \
-             both serve",
+             by the kernel's (time under 1, requests over 1 is better)\nCPU: of the server, and of \
+             the daemon, for a request\ncurl has compared what both serve",
             std::thread::available_parallelism().map_or(1, usize::from),
             self.mtu_bytes,
             self.wire,

@@ -104,11 +104,12 @@ impl Here<'_> {
         let least = segment_bytes.min(bytes);
         let book = self.books.get_mut(pair.from);
         let offered = book.map_or(0, |book| core::mem::take(&mut book.offered));
-        let most = [bytes, least, offered.min(least)].into_iter();
-        if let Some(granted) =
-            most.filter(|&most| most > 0).find(|&most| receiver.has_room_for(most))
-        {
-            if offered == 0 {
+        let sizes = [bytes, least, offered.min(least)];
+        let granted = sizes.into_iter().find(|&size| size > 0 && receiver.has_room_for(size));
+        if let Some(granted) = granted {
+            let is_first = receiver.held_up.first().is_some_and(|(slot, _)| slot == pair.from.slot);
+            receiver.held_up.remove(pair.from.slot);
+            if offered == 0 && !is_first {
                 pass_over(receiver);
             }
             return granted;
@@ -151,7 +152,10 @@ impl Tcp {
     pub(crate) fn let_go_on(&mut self, channels: &mut Channels, receiver: u32) -> usize {
         let Some(receiver) = channels.channel(receiver) else { return 0 };
         let count = receiver.held_up.count();
-        let Some(room) = largest_piece(receiver).filter(|_| count > 0) else { return 0 };
+        if count == 0 {
+            return 0;
+        }
+        let Some(room) = largest_piece(receiver) else { return 0 };
         let fits = |(_, bytes): (u32, u32)| bytes <= room;
         let found = receiver.held_up.iter().take(LOOKS).position(fits);
         if found.is_none() && count <= LOOKS {

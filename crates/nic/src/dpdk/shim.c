@@ -139,7 +139,9 @@ int clearway_dpdk_facts(uint16_t port, struct clearway_facts *facts)
     memcpy(facts->mac, mac.addr_bytes, sizeof(facts->mac));
     facts->queues_max = RTE_MIN(info.max_rx_queues, info.max_tx_queues);
     facts->mtu_max = info.max_mtu;
-    facts->segments_max = info.tx_desc_lim.nb_seg_max != 0 ? info.tx_desc_lim.nb_seg_max : UINT16_MAX;
+    facts->segments_max = info.tx_desc_lim.nb_seg_max;
+    if (facts->segments_max == 0) /* no limit */
+        facts->segments_max = UINT16_MAX;
     facts->offloads = offloads(&info);
     facts->node = rte_eth_dev_socket_id(port);
     facts->nodes = rte_socket_count();

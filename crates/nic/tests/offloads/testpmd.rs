@@ -1,29 +1,26 @@
 //! DPDK's `dpdk-testpmd` at the other end: it sends back what it receives, with checksums and
 //! segments left to its own device (`csum`).
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::fs;
 use std::time::{Duration, Instant};
 
 use clearway_nic::{Checksums, Counters, Queue};
 
 use super::take;
-use crate::veth::{PORT, Stream, checksum, segments, send_all, send_unsummed, until};
+use crate::testpmd::{Directory, Testpmd, is_there};
+use crate::veth::{PORT, Stream, checksum, segments, send_all, send_unsummed};
 use crate::{fresh, open_with};
 
-const PROGRAM: &str = "dpdk-testpmd";
 /// What is sent: a stream in segments of these sizes.
 const SIZES: [usize; 20] = [1400; 20];
 /// Where it begins; what is before finds out whether frames come back.
 const START: u32 = 1_000_000;
 
 pub(super) fn run() {
-    if Command::new(PROGRAM).arg("--version").output().is_err() {
-        return println!("skipped: {PROGRAM} is not installed (Debian package dpdk-dev)");
+    if is_there() {
+        as_guest();
+        as_host();
     }
-    as_guest();
-    as_host();
 }
 
 /// Our device is virtio, testpmd's vhost: it takes our super-frames whole, and sends back large
@@ -32,7 +29,7 @@ fn as_guest() {
     let directory = Directory::new();
     let socket = directory.0.join("socket");
     let host = format!("net_vhost0,iface={},queues=1,tso=1", socket.display());
-    let mut testpmd = Testpmd::start(&directory, &host, "csum set tcp hw 0");
+    let mut testpmd = start(&directory, host, "csum set tcp hw 0");
     testpmd.wait_until("it has its socket", || socket.exists());
     let (number, path) = (fresh(), socket.display());
     let guest = format!("net_virtio_user{number},path={path},queues=1,queue_size=1024");
@@ -48,7 +45,7 @@ fn as_host() {
     let path = path.display();
     let mut queue = open_with(&format!("net_vhost{number},iface={path},queues=1,tso=1"), true);
     let guest = format!("net_virtio_user0,path={path},queues=1,queue_size=1024");
-    let mut testpmd = Testpmd::start(&directory, &guest, "csum set tcp hw 0\ntso set 500 0");
+    let mut testpmd = start(&directory, guest, "csum set tcp hw 0\ntso set 500 0");
     let gained = there_and_back(&mut testpmd, &mut queue, |_| 500);
     assert_eq!((gained.tx_super_frames, gained.rx_super_frames), (0, 4 * SIZES.len() as u64));
 }
@@ -132,68 +129,10 @@ fn has_right_checksum(frame: &[u8], is_v4: bool) -> bool {
     checksum(&[addresses, &length, &[0, 6], tcp].concat()) == 0
 }
 
-/// A running testpmd. It ends when its standard input does.
-struct Testpmd {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Testpmd {
-    /// With this device, for which `settings` are.
-    fn start(directory: &Directory, device: &str, settings: &str) -> Self {
-        let [commands, log] = ["commands", "log"].map(|name| directory.0.join(name));
-        let text = format!("set fwd csum\nport stop 0\n{settings}\nport start 0\nstart\n");
-        fs::write(&commands, text).expect("the directory is ours");
-        let output = File::create(&log).expect("the directory is ours");
-        let mut command = Command::new(PROGRAM);
-        // Two threads on whatever cores there are; no hugepages, no shared files, no devices.
-        command.args(["--lcores", "0@0,1@0", "--no-huge", "-m", "256", "--no-shconf", "--no-pci"]);
-        command.args(["--no-telemetry", "--vdev", device, "--", "-i", "--no-mlockall"]);
-        command.args(["--total-num-mbufs=8192", "--cmdline-file"]).arg(&commands);
-        let errors = output.try_clone().expect("there are descriptors");
-        let child = command.stdin(Stdio::piped()).stdout(output).stderr(errors);
-        Self { child: child.spawn().expect("testpmd starts"), log }
-    }
-
-    /// As [`until`], but ends at once if testpmd does.
-    fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
-        until(what, || {
-            if let Some(status) = self.child.try_wait().expect("the child is ours") {
-                let text = fs::read_to_string(&self.log).unwrap_or_default();
-                panic!("testpmd ended with {status} before {what}:\n{text}");
-            }
-            done()
-        });
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let start = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if start.elapsed() > Duration::from_secs(10) {
-                let _ = self.child.kill();
-            }
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// A directory of our own, removed afterwards.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let name = format!("clearway-offloads-{}-{}", std::process::id(), fresh());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("the temporary directory can be written to");
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn start(directory: &Directory, device: String, settings: &str) -> Testpmd {
+    let commands = directory.0.join("commands");
+    let text = format!("set fwd csum\nport stop 0\n{settings}\nport start 0\nstart\n");
+    fs::write(&commands, text).expect("the directory is ours");
+    let file = format!("--cmdline-file={}", commands.display());
+    Testpmd::start(directory, 256, &[device], &["-i", "--total-num-mbufs=8192", &file])
 }
