@@ -528,7 +528,7 @@ impl Streams {
 
     /// The flow's own messages have had their turn.
     pub(super) fn own_sent(&mut self, bytes: usize) {
-        self.sending.sent(0, &mut self.own, bytes, false);
+        self.sending.sent_beside(&mut self.own, bytes);
     }
 
     // ---- the end ----

@@ -56,6 +56,11 @@ impl Place {
         ensure(priority.is_valid(), "a priority that there is not")?;
         Ok(Self { priority, ..Self::default() })
     }
+
+    fn pay(&mut self, bytes: usize) {
+        let service = bytes as u64 * SCALE / u64::from(self.priority.weight);
+        self.tag = self.tag.saturating_add(service);
+    }
 }
 
 /// Those who have messages to send.
@@ -109,11 +114,24 @@ impl Turns {
     /// It has had its turn, and sent so many bytes; `waits` if it has more in line.
     pub(super) fn sent(&mut self, id: u32, place: &mut Place, bytes: usize, waits: bool) {
         self.set(id, place, false);
-        let reached = &mut self.reached[usize::from(place.priority.urgency)];
-        *reached = place.tag.max(*reached); // one that does not stand in line may be far behind
-        let service = bytes as u64 * SCALE / u64::from(place.priority.weight);
-        place.tag = place.tag.saturating_add(service);
+        self.reach(place.priority.urgency, place.tag);
+        place.pay(bytes);
         self.set(id, place, waits);
+    }
+
+    /// One that does not stand in line has sent so many bytes, be it its turn or not. Those who wait
+    /// keep their places: where it stands itself may be far behind them, or far ahead.
+    pub(super) fn sent_beside(&mut self, place: &mut Place, bytes: usize) {
+        let urgency = place.priority.urgency;
+        let first = self.waiting.range((urgency, 0, 0)..(urgency + 1, 0, 0)).next();
+        let tag = first.map_or(place.tag, |(_, tag, _)| place.tag.min(*tag));
+        self.reach(urgency, tag);
+        place.pay(bytes);
+    }
+
+    fn reach(&mut self, urgency: u8, tag: u64) {
+        let reached = &mut self.reached[usize::from(urgency)];
+        *reached = tag.max(*reached);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -224,7 +242,7 @@ mod tests {
             match line.turns.next(Some(&mut other)) {
                 Some(id) => line.turns.sent(id, &mut line.all[id as usize].0, 1000, true),
                 None => {
-                    line.turns.sent(9, &mut other, 1000, false);
+                    line.turns.sent_beside(&mut other, 1000);
                     turns += 1;
                 }
             }
@@ -244,10 +262,23 @@ mod tests {
         line.set(1, false);
         line.send_all(100_000);
         line.set(0, false);
-        line.turns.sent(9, &mut Place::default(), 0, false);
+        line.turns.sent_beside(&mut Place::default(), 0);
         (0..2).for_each(|id| line.set(id, true));
         line.send_all(20_000);
         line.sent.iter().for_each(|sent| assert_near(*sent, 10_000));
+    }
+
+    /// One that does not stand in line, and says something while it is not its turn.
+    #[test]
+    fn who_goes_ahead_moves_nobody() {
+        let mut line = Line::new(&[(3, 16, 1000), (3, 48, 1000)]);
+        let mut other = Place::default();
+        line.turns.sent_beside(&mut other, 1_000_000);
+        for _ in 0..200 {
+            line.send();
+            line.turns.sent_beside(&mut other, 1000);
+        }
+        assert_near(line.sent[0], 50_000);
     }
 
     #[test]
