@@ -206,6 +206,8 @@ pub(crate) struct App {
     posts: Option<Posts>,
     /// It opens streams of its connections.
     has_streams: bool,
+    /// When it opens several at once, which are to send much.
+    races: Random,
     /// Its connections share flows.
     shares_flows: bool,
     wishes: Wishes,
@@ -254,6 +256,7 @@ impl App {
             held: VecDeque::new(),
             radio,
             has_streams,
+            races: Random::new(seed ^ 0x7),
             shares_flows: may_share_flows && Random::new(seed ^ 0x6).chance(2, 3),
             wishes: Wishes::default(),
         }

@@ -21,6 +21,9 @@ const CONNECT_NS_MAX: u64 = 12 * SECOND;
 /// How long after a fault flows may still be given up for it: the idle timeout and a keep-alive.
 pub(crate) const AFTERMATH_NS: u64 = 45 * SECOND;
 
+/// Numbers of streams that are opened with others, to send much at once.
+pub(crate) const RACE: u64 = 1 << 62;
+
 impl std::fmt::Debug for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "app {} of host {}", self.app, self.host)
@@ -152,7 +155,23 @@ clearway_base::tally! {
 impl Ledger {
     /// A client begins to connect to host `server`; the connection's number.
     pub(crate) fn attempt(&mut self, now: Time, client: End, server: u32, is_tainted: bool) -> u64 {
+        let number = self.number();
+        self.note_attempt(number, now, (client, server), is_tainted);
+        number
+    }
+
+    fn number(&mut self) -> u64 {
         self.next += 1;
+        self.next
+    }
+
+    fn note_attempt(
+        &mut self,
+        number: u64,
+        now: Time,
+        (client, server): (End, u32),
+        is_tainted: bool,
+    ) {
         self.counts.connections_attempted += 1;
         let pair = Pair {
             ends: [Some(client), None],
@@ -164,15 +183,20 @@ impl Ledger {
             is_tainted,
             parent: None,
         };
-        self.pairs.insert(self.next, pair);
-        self.next
+        self.pairs.insert(number, pair);
     }
 
-    /// The same for a stream of another connection of the client's.
-    pub(crate) fn attempt_stream(&mut self, now: Time, parent: u64) -> Option<u64> {
+    /// The same for a stream of another connection of the client's, of a race or not.
+    pub(crate) fn attempt_stream(
+        &mut self,
+        now: Time,
+        parent: u64,
+        is_of_race: bool,
+    ) -> Option<u64> {
         let pair = self.pairs.get(&parent)?;
         let (client, server, is_tainted) = (pair.ends[0]?, pair.server, pair.is_tainted);
-        let number = self.attempt(now, client, server, is_tainted);
+        let number = self.number() | if is_of_race { RACE } else { 0 };
+        self.note_attempt(number, now, (client, server), is_tainted);
         self.pairs.get_mut(&number)?.parent = Some(parent);
         self.counts.streams_attempted += 1;
         Some(number)

@@ -163,6 +163,7 @@ fn what_has_failed_once() {
              for it",
         ),
         (2_026_114_443, "a syn-ack told a limit that the client, connected, did not read"),
+        (166, "what a flow told of itself moved streams' places, and weights meant nothing"),
         (
             2_026_141_184,
             "keep-alive put off all probes, so that a path that had become narrow was never \

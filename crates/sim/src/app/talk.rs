@@ -9,7 +9,7 @@ use clearway_channel::{Command, Extent};
 
 use super::{App, Place, Scene};
 use crate::content::{HELLO_BYTES, Name};
-use crate::ledger::End;
+use crate::ledger::{End, RACE};
 
 /// Messages that one connection sends in one go.
 const SENDS_MAX: u32 = 8;
@@ -21,6 +21,16 @@ const MESSAGES_PER_PRIORITY: u32 = 16;
 
 /// The longest that a message may wait, of those that may not wait for ever: some round trips.
 const WITHIN_US_MAX: u64 = 500;
+
+/// Streams that are opened at once, each with so many messages of so many bytes, where there is
+/// room: these wait for each other, and share what the flow may send by their weights.
+const RACERS: usize = 3;
+const RACE_MESSAGES: u32 = 2;
+const RACE_BYTES: u32 = 64 << 10;
+/// One of so many times, a client with streams begins that instead of another connection.
+const RACES_PERIOD: u64 = 16;
+/// The urgency of who says nothing.
+const URGENCY: u8 = 3;
 
 /// How a connection is used. Both ends derive it from the connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +71,16 @@ struct Manner {
     is_unordered: bool,
     /// Both ends give what they send a priority, and another one now and then.
     has_priority: bool,
+    /// It has much to send at once, as others of its connection.
+    is_race: bool,
 }
 
 impl Manner {
     /// Of connection `number`: both ends come to the same.
     fn of(number: u64) -> Self {
+        if number & RACE != 0 {
+            return Self::of_race();
+        }
         let pattern = Pattern::of(number);
         let mut random = Random::new(number);
         let bound = if random.chance(1, 8) { 400 } else { 40 };
@@ -75,7 +90,21 @@ impl Manner {
         let is_one_way = matches!(pattern, Pattern::Upload | Pattern::Download);
         let is_timed = is_one_way && random.chance(1, 3);
         let (is_unordered, has_priority) = (random.chance(1, 3), random.chance(1, 2));
-        Self { pattern, messages, window, aborts, is_timed, is_unordered, has_priority }
+        let is_race = false;
+        Self { pattern, messages, window, aborts, is_timed, is_unordered, has_priority, is_race }
+    }
+
+    fn of_race() -> Self {
+        Self {
+            pattern: Pattern::Upload,
+            messages: RACE_MESSAGES,
+            window: RACE_MESSAGES as usize,
+            aborts: false,
+            is_timed: false,
+            is_unordered: false,
+            has_priority: true,
+            is_race: true,
+        }
     }
 
     /// In how many microseconds a message is to leave, if it has a deadline. The first of a client
@@ -172,12 +201,17 @@ impl Talk {
         is_due && self.manner.is_some_and(|manner| manner.has_priority)
     }
 
+    fn is_race(&self) -> bool {
+        self.manner.is_some_and(|manner| manner.is_race)
+    }
+
     /// The next one, of those that there are.
     fn priority(&self, connection: u64) -> Command {
         let number = self.number.unwrap_or(connection);
         let mut random = Random::new(!number ^ u64::from(self.sent) << 32 ^ self.side as u64);
         // Shares are those of one urgency: half of them have that of who says nothing.
-        let urgency = if random.chance(1, 2) { 3 } else { random.below(8) as u8 };
+        let is_usual = random.chance(1, 2) || self.is_race();
+        let urgency = if is_usual { URGENCY } else { random.below(8) as u8 };
         let weight = 1 + random.below(256) as u16;
         Command::SetPriority { connection, urgency, weight }
     }
@@ -239,7 +273,7 @@ impl App {
             budget -= 1;
             if talk.manner.is_some_and(|manner| manner.pattern == Pattern::Silence) {
                 talk.pause_until = scene.now + self.random.below(SILENCE_NS_MAX);
-            } else if self.random.chance(1, 3) {
+            } else if !talk.is_race() && self.random.chance(1, 3) {
                 talk.pause_until = scene.now + self.pause();
             }
         }
@@ -301,7 +335,10 @@ impl App {
         }
         let is_large = self.character.is_large && talk.is_large;
         let bytes_max = if is_large { self.character.message_bytes_max() } else { 32 << 10 };
-        let mut length = length(&mut self.random, bytes_max);
+        let mut length = match talk.is_race() {
+            true => RACE_BYTES.min(bytes_max),
+            false => length(&mut self.random, bytes_max),
+        };
         let is_hello = talk.side == 0 && talk.sent == 0;
         // Which message it is has to be seen where others may be dropped and the order is no help.
         let is_timed = talk.manner.is_some_and(|manner| manner.is_timed);
@@ -333,23 +370,44 @@ impl App {
             return;
         }
         let place = places[self.random.below(places.len() as u64) as usize];
-        if !self.open_stream(scene) {
+        if !self.begin_race(scene) && !self.open_stream(scene) {
             self.connect_to(scene, place);
         }
     }
 
-    /// Begins to open a stream of a connection, now and then. False if it does not.
-    fn open_stream(&mut self, scene: &mut Scene<'_>) -> bool {
+    /// Connections that may have streams.
+    fn parents(&self) -> Vec<u64> {
         let is_open = |talk: &Talk| talk.side == 0 && !talk.is_closing && talk.parent.is_none();
         let parents = self.talks.iter().filter(|(_, talk)| is_open(talk));
-        let parents: Vec<u64> = parents.map(|(connection, _)| *connection).collect();
+        parents.map(|(connection, _)| *connection).collect()
+    }
+
+    /// Begins to open some streams of a connection that are to send much at once, now and then.
+    /// False if it does not.
+    fn begin_race(&mut self, scene: &mut Scene<'_>) -> bool {
+        let parents = self.parents();
+        if !self.has_streams || parents.is_empty() || !self.races.chance(1, RACES_PERIOD) {
+            return false;
+        }
+        let connection = parents[self.races.below(parents.len() as u64) as usize];
+        (0..RACERS).all(|_| self.end.has_room() && self.open_stream_of(scene, connection, true))
+    }
+
+    /// Begins to open a stream of a connection, now and then. False if it does not.
+    fn open_stream(&mut self, scene: &mut Scene<'_>) -> bool {
+        let parents = self.parents();
         if !self.has_streams || parents.is_empty() || self.random.chance(1, 2) {
             return false;
         }
         let connection = parents[self.random.below(parents.len() as u64) as usize];
+        self.open_stream_of(scene, connection, false)
+    }
+
+    fn open_stream_of(&mut self, scene: &mut Scene<'_>, connection: u64, is_of_race: bool) -> bool {
         let Some(parent) = self.talks.get(&connection) else { return false };
         let is_large = parent.is_large;
-        let number = parent.number.and_then(|it| scene.ledger.attempt_stream(scene.now, it));
+        let number =
+            parent.number.and_then(|it| scene.ledger.attempt_stream(scene.now, it, is_of_race));
         let Some(number) = number else { return false };
         self.tokens += 1;
         let talk = Talk::new(Some(number), 0, Some(Manner::of(number)), is_large);
