@@ -410,8 +410,10 @@ impl App for Channels {
         Self::operate(self, owner, operation)
     }
 
-    fn next_outbound(&mut self, owner: Owner) -> Option<Outbound> {
-        self.channel(owner.channel)?.next_outbound(owner.connection)
+    fn take_outbound(&mut self, owner: Owner, take: impl FnMut(Outbound)) {
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.take_outbound(owner.connection, take);
+        }
     }
 
     fn has_outbound(&self, owner: Owner) -> bool {

@@ -2,8 +2,8 @@
 //! contract is `docs/operations.md`, the format `wire::clearway::operation`.
 //!
 //! ```text
-//!  asker's app ─Ask─▶ ask ─▶ Exchange.waiting ─next_outbound─▶ flow ···▶ flow ─operate─▶ execute
-//!             ◀─Operated── answered ◀─operate─ flow ◀··· flow ◀─next_outbound─ Exchange.sent ◀┘
+//!  asker's app ─Ask─▶ ask ─▶ Exchange.waiting ─take_outbound─▶ flow ···▶ flow ─operate─▶ execute
+//!             ◀─Operated── answered ◀─operate─ flow ◀··· flow ◀─take_outbound─ Exchange.sent ◀┘
 //! ```
 //!
 //! | part | what is in it |
@@ -160,19 +160,24 @@ impl Channel {
         }
     }
 
-    /// What the flow of a connection is to send next, besides what it has.
-    pub(crate) fn next_outbound(&mut self, slot: u32) -> Option<Outbound> {
-        let connection = self.connection(slot)?;
+    /// What the flow of a connection is to send, besides what it has.
+    pub(crate) fn take_outbound(&mut self, slot: u32, take: impl FnMut(Outbound)) {
+        let Some(connection) = self.connection(slot) else { return };
         let has_closed = connection.is_closing();
-        let next = connection.exchange.as_mut()?.next_outbound(has_closed);
-        if next.is_none() {
-            self.tell_refused(slot);
-            self.note_waiting(slot);
+        let Some(exchange) = &mut connection.exchange else { return };
+        if !exchange.has_outbound() {
+            return;
         }
-        next
+        exchange.take_outbound(has_closed, take);
+        let is_refused = exchange.is_refused();
+        connection.note_waiting();
+        if is_refused {
+            self.tell_refused(slot);
+        }
     }
 
     /// Tells of what is refused and has nothing in front of it any more.
+    #[cold]
     fn tell_refused(&mut self, slot: u32) {
         while let Some(exchange) = self.exchange_of(slot)
             && let Some((token, status)) = exchange.take_refused()

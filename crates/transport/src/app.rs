@@ -264,14 +264,11 @@ pub trait App {
         Operated::Violation
     }
 
-    /// What the engine has to send next on this connection: answers, requests of the app, and
-    /// messages that wait behind requests. Asked until there is none, whenever operations have come
-    /// or arrived.
-    fn next_outbound(&mut self, _owner: Owner) -> Option<Outbound> {
-        None
-    }
+    /// What the engine has to send on this connection by now, in order: answers, requests of the
+    /// app, and messages that wait behind requests. Asked whenever operations have come or arrived.
+    fn take_outbound(&mut self, _owner: Owner, _take: impl FnMut(Outbound)) {}
 
-    /// True if [`App::next_outbound`] will have more when operations have arrived.
+    /// True if [`App::take_outbound`] will have more when operations have arrived.
     fn has_outbound(&self, _owner: Owner) -> bool {
         false
     }
@@ -282,7 +279,7 @@ pub trait App {
     }
 
     /// The next `count` operations of this connection have arrived, in the order of
-    /// [`App::next_outbound`]; they are not read again.
+    /// [`App::take_outbound`]; they are not read again.
     fn operations_sent(&mut self, _owner: Owner, _count: u32) {}
 
     /// A peer wants to connect to this listener, at the own address `local`. The engine names the

@@ -501,7 +501,7 @@ impl Endpoint {
         self.flow(key).is_some_and(|flow| flow.takes_operations())
     }
 
-    /// The app has operations to send: [`App::next_outbound`].
+    /// The app has operations to send: [`App::take_outbound`].
     pub fn push_operations(&mut self, now: Time, key: FlowKey, app: &mut impl App) {
         let Some(flow) = self.flow(key) else { return };
         flow.push_operations(app);

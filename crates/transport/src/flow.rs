@@ -71,7 +71,8 @@ enum State {
 pub(crate) enum Outcome {
     /// Goes on.
     Continue,
-    /// The same, and has only received an acknowledgement or messages, or both.
+    /// The same, and has only received acknowledgements, messages or operations, by which it got
+    /// nothing to send.
     Received,
     /// Remove it; its app, if it still has one, is told why.
     Ended(Reason),

@@ -19,32 +19,48 @@ const SNAPSHOT_BYTES: u32 = super::copying::AT_ONCE_BYTES_MAX;
 impl Channels {
     /// An operation whose turn it is.
     pub(crate) fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
-        if self.exchange(owner).is_none() {
-            return Operated::Violation;
+        let Some(connection) = self.connection(owner) else { return Operated::Violation };
+        connection.exchange.get_or_insert_default();
+        match operation {
+            Arrived::Packet(bytes) => self.operate_on(owner, bytes, operation),
+            Arrived::Buffer(buffer) if Site::of(buffer) == Site::Region => self.end_write(owner),
+            Arrived::Buffer(buffer) => self.operate_buffer(owner, buffer),
         }
-        if let Arrived::Buffer(buffer) = operation
-            && Site::of(buffer) == Site::Region
-        {
-            return self.end_write(owner);
-        }
+    }
+
+    /// The same for one that has come in parts, or before its turn.
+    #[cold]
+    fn operate_buffer(&mut self, owner: Owner, buffer: Buffer) -> Operated {
         let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
         let mut head = [0; REQUEST_LENGTH];
-        let head = &mut head[..REQUEST_LENGTH.min(operation.length() as usize)];
-        copy(channel, operation, 0, head);
-        let operated = match head.first() {
-            Some(&first) if is_answer(first) => {
-                Answer::parse(head).map(|answer| channel.take_answer(owner, &answer, operation))
-            }
-            _ => Request::parse(head).map(|request| self.take_request(owner, &request, operation)),
-        };
-        let operated = operated.unwrap_or(Operated::Violation);
-        if let (Arrived::Buffer(buffer), Operated::Over | Operated::Violation) =
-            (operation, operated)
+        let head = &mut head[..REQUEST_LENGTH.min(buffer.length as usize)];
+        channel.end.read_received(to_channel(buffer), 0, head);
+        let operated = self.operate_on(owner, head, Arrived::Buffer(buffer));
+        if let Operated::Over | Operated::Violation = operated
             && let Some(channel) = self.channel(owner.channel)
         {
             channel.free_spare(buffer);
         }
         operated
+    }
+
+    /// The same for one that begins with `head`, of which there may be more.
+    #[inline]
+    fn operate_on(&mut self, owner: Owner, head: &[u8], operation: Arrived<'_>) -> Operated {
+        let operated = match head.first() {
+            Some(&first) if is_answer(first) => {
+                Answer::parse(head).map(|answer| self.take_answer(owner, &answer, operation))
+            }
+            _ => Request::parse(head).map(|request| self.take_request(owner, &request, operation)),
+        };
+        operated.unwrap_or(Operated::Violation)
+    }
+
+    fn take_answer(&mut self, owner: Owner, answer: &Answer, operation: Arrived<'_>) -> Operated {
+        match self.channel(owner.channel) {
+            Some(channel) => channel.take_answer(owner, answer, operation),
+            None => Operated::Violation,
+        }
     }
 
     fn take_request(
@@ -103,14 +119,6 @@ impl Channels {
     }
 }
 
-/// Copies bytes of an operation.
-fn copy(channel: &Channel, operation: Arrived<'_>, at: usize, into: &mut [u8]) {
-    match operation {
-        Arrived::Packet(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
-        Arrived::Buffer(buffer) => channel.end.read_received(to_channel(buffer), at as u32, into),
-    }
-}
-
 impl Channel {
     /// One more request may be taken on a connection: there is room for its answer.
     pub(super) fn has_room_to_answer(&self, exchange: &Exchange) -> bool {
@@ -133,16 +141,33 @@ impl Channel {
         operation: Arrived<'_>,
         gathered: &mut Vec<u8>,
     ) -> Option<Outcome> {
-        let length = operation.length() - REQUEST_LENGTH as u32;
-        let mut short = [0; PAYLOAD_BYTES_MAX];
-        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
-        copy(self, operation, REQUEST_LENGTH, short);
-        let payload = Payload { length, short };
-        let outcome = self.place_of(slot)?.execute(request, &payload, gathered);
+        let place = self.place_of(slot)?;
+        let outcome = match operation {
+            Arrived::Packet(bytes) => {
+                let payload = Payload::of(&bytes[REQUEST_LENGTH..]);
+                place.execute(request, &payload, gathered)
+            }
+            Arrived::Buffer(buffer) => self.execute_buffer(&place, request, buffer, gathered),
+        };
         if let Data::Place(_, at) = outcome.data {
             self.write_arrived(operation, at);
         }
         Some(outcome)
+    }
+
+    #[cold]
+    fn execute_buffer(
+        &self,
+        place: &Place<'_>,
+        request: &Request,
+        buffer: Buffer,
+        gathered: &mut Vec<u8>,
+    ) -> Outcome {
+        let length = buffer.length - REQUEST_LENGTH as u32;
+        let mut short = [0; PAYLOAD_BYTES_MAX];
+        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
+        self.end.read_received(to_channel(buffer), REQUEST_LENGTH as u32, short);
+        place.execute(request, &Payload { length, short }, gathered)
     }
 
     /// What the peer of a connection asks for is here.
@@ -239,8 +264,10 @@ impl Channel {
         answer: &Answer,
         buffer: Option<Buffer>,
     ) -> Operated {
+        let mut is_refused = false;
         if let Some(exchange) = self.exchange_of(slot) {
             exchange.answered();
+            is_refused = exchange.is_refused();
             self.operations.outstanding -= 1;
         }
         let operated = match buffer {
@@ -254,7 +281,9 @@ impl Channel {
                 Operated::Over
             }
         };
-        self.tell_refused(slot);
+        if is_refused {
+            self.tell_refused(slot);
+        }
         operated
     }
 }

@@ -212,6 +212,12 @@ impl Exchange {
         self.next_answer = self.next_answer.wrapping_add(1);
     }
 
+    /// True if what is refused has nothing in front of it any more.
+    #[inline]
+    pub(super) fn is_refused(&self) -> bool {
+        self.asked.front().is_some_and(|asked| asked.refused.is_some())
+    }
+
     /// What is refused and has nothing in front of it any more, and how.
     pub(super) fn take_refused(&mut self) -> Option<(u64, OperationStatus)> {
         let Asked { token, refused, .. } = *self.asked.front()?;
@@ -244,22 +250,35 @@ impl Exchange {
         Source::Snapshot(at)
     }
 
-    /// What the flow is to send next. Once the app `has_closed` nothing is answered any more, and
-    /// what would have no effect is not sent.
-    pub(crate) fn next_outbound(&mut self, has_closed: bool) -> Option<Outbound> {
-        while self.pushed as usize == self.sent.len() {
-            match self.take_waiting(has_closed)? {
-                Waiting::Message(Held { offset, length, deadline }) => {
-                    return Some(Outbound::Message { offset, length, deadline });
+    /// True if the flow may have something to send that it has not.
+    #[inline]
+    pub(crate) fn has_outbound(&self) -> bool {
+        self.pushed as usize != self.sent.len() || self.is_waiting()
+    }
+
+    /// What the flow is to send. Once the app `has_closed` nothing is answered any more, and what
+    /// would have no effect is not sent.
+    pub(crate) fn take_outbound(&mut self, has_closed: bool, mut take: impl FnMut(Outbound)) {
+        loop {
+            self.push_sent(&mut take);
+            match self.take_waiting(has_closed) {
+                Some(Waiting::Message(Held { offset, length, deadline })) => {
+                    take(Outbound::Message { offset, length, deadline });
                 }
-                Waiting::Operation(asked) => self.send_request(asked),
+                Some(Waiting::Operation(asked)) => self.send_request(asked),
+                None => return,
             }
         }
-        let next = self.sent.get(self.pushed as usize)?;
-        let name = self.first_name.wrapping_add(self.pushed) % OPERATION_NAMES;
-        self.pushed += 1;
-        let is_answer = next.is_answer;
-        Some(Outbound::Operation(Operation { name, length: next.total(), is_answer }))
+    }
+
+    /// Gives the flow those of `sent` that it has not.
+    fn push_sent(&mut self, take: &mut impl FnMut(Outbound)) {
+        while let Some(next) = self.sent.get(self.pushed as usize) {
+            let name = self.first_name.wrapping_add(self.pushed) % OPERATION_NAMES;
+            self.pushed += 1;
+            let (length, is_answer) = (next.total(), next.is_answer);
+            take(Outbound::Operation(Operation { name, length, is_answer }));
+        }
     }
 
     /// The next of those that wait, if it may go.

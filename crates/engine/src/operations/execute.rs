@@ -45,6 +45,13 @@ pub(super) struct Payload<'a> {
     pub(super) short: &'a [u8],
 }
 
+impl<'a> Payload<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        let short = if bytes.len() <= PAYLOAD_BYTES_MAX { bytes } else { &[] };
+        Self { length: bytes.len() as u32, short } // of a packet
+    }
+}
+
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {

@@ -1,7 +1,7 @@
 //! One-sided operations in a flow: they are messages but for who reads them, and the engine has
 //! those that are to be sent.
 
-use clearway_wire::clearway::{Fragment, Message};
+use clearway_wire::clearway::{Fragment, Frames, Message};
 
 use super::receive::check_reserved;
 use super::{Flow, Outcome, State};
@@ -24,17 +24,15 @@ impl Flow {
         if !matches!(self.state, State::Open | State::Closing) || !self.takes_operations {
             return;
         }
-        while let Some(next) = app.next_outbound(self.main.owner) {
-            match next {
-                Outbound::Operation(operation) => self.main.outgoing.push_operation(operation),
-                Outbound::Message { offset, length, deadline: None } => {
-                    self.main.outgoing.push(offset, length);
-                }
-                Outbound::Message { offset, length, deadline: Some(deadline) } => {
-                    self.send_until(0, offset, length, deadline);
-                }
+        app.take_outbound(self.main.owner, |next| match next {
+            Outbound::Operation(operation) => self.main.outgoing.push_operation(operation),
+            Outbound::Message { offset, length, deadline: None } => {
+                self.main.outgoing.push(offset, length);
             }
-        }
+            Outbound::Message { offset, length, deadline: Some(deadline) } => {
+                self.send_until(0, offset, length, deadline);
+            }
+        });
         self.settle_close(app);
     }
 
@@ -45,16 +43,33 @@ impl Flow {
         }
     }
 
+    /// Takes the whole operations that stand next in a packet. True if there was one.
+    #[inline]
+    pub(super) fn take_operations(
+        &mut self,
+        frames: &mut Frames<'_>,
+        app: &mut impl App,
+    ) -> Result<bool, Refused> {
+        let mut any = false;
+        while let Some(operation) = frames.next_operation() {
+            self.take_operation(&operation, app)?;
+            any = true;
+        }
+        if any {
+            self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
+        }
+        Ok(any)
+    }
+
     /// Takes a whole operation.
+    #[inline]
     pub(super) fn take_operation(
         &mut self,
         operation: &Message<'_>,
         app: &mut impl App,
-    ) -> Result<Outcome, Refused> {
+    ) -> Result<(), Refused> {
         self.check_operation(operation.reserved)?;
-        self.main.incoming.operation(app, self.main.owner, operation.sequence, operation.bytes)?;
-        self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
-        Ok(Outcome::Continue)
+        self.main.incoming.operation(app, self.main.owner, operation.sequence, operation.bytes)
     }
 
     /// Takes a part of an operation.

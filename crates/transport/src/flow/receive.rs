@@ -98,7 +98,7 @@ impl Flow {
         };
         if self.main.incoming.take_operated() {
             self.push_operations(app);
-            if outcome == Outcome::Received {
+            if outcome == Outcome::Received && self.main.outgoing.has_data() {
                 outcome = Outcome::Continue;
             }
         }
@@ -138,6 +138,7 @@ impl Flow {
         loop {
             if matches!(self.state, State::Open) {
                 eliciting |= self.take_messages(frames, app)?;
+                eliciting |= self.take_operations(frames, app)?;
             }
             let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
             if let Frame::Stream(stream) = frame {
@@ -222,7 +223,11 @@ impl Flow {
                 self.main.skip(*sequence, *length, app)?;
                 Ok(Outcome::Continue)
             }
-            Frame::Operation(operation) if receives => self.take_operation(operation, app),
+            Frame::Operation(operation) if receives => {
+                self.take_operation(operation, app)?;
+                self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
+                Ok(Outcome::Received)
+            }
             Frame::OperationPart(part) if receives => self.take_operation_part(part, app),
             rare => self.handle_rare_frame(now, config, rare),
         }
@@ -382,7 +387,9 @@ impl Flow {
             self.operations_arrived(done.operations, app);
         }
         Ok(match self.check_closed() {
-            Outcome::Received if done.operations > 0 => Outcome::Continue,
+            Outcome::Received if done.operations > 0 && self.main.outgoing.has_data() => {
+                Outcome::Continue
+            }
             outcome => outcome,
         })
     }

@@ -1,5 +1,5 @@
 //! One-sided operations on their way in. The engine carries each out when its turn comes; what it
-//! has to say is for [`App::next_outbound`].
+//! has to say is for [`App::take_outbound`].
 
 use super::{Incoming, MESSAGE_OVERHEAD, Part, Refused};
 use crate::app::{App, Arrived, Buffer, Operated, Owner};
@@ -13,7 +13,8 @@ impl Incoming {
         sequence: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        let is_due = sequence == self.next as u32 && !self.partial.contains_key(&self.next);
+        let is_due = sequence == self.next as u32
+            && (self.partial.is_empty() || !self.partial.contains_key(&self.next));
         if !is_due {
             return self.part(app, owner, sequence, bytes.len() as u32, 0, bytes);
         }
@@ -22,6 +23,9 @@ impl Incoming {
         self.operate(app, owner, Arrived::Packet(bytes))?;
         self.received += positions;
         self.next += 1;
+        if self.partial.is_empty() && self.ahead.is_none() {
+            return Ok(());
+        }
         self.deliver_ready(app, owner)
     }
 

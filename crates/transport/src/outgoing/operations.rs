@@ -8,6 +8,7 @@
 use core::ops::Range;
 
 use clearway_base::Time;
+use clearway_wire::clearway::{MESSAGE_FRAME_LENGTH, SKIP_FRAME_LENGTH};
 
 use super::{Message, Outgoing};
 use crate::app::{OPERATION_NAMES, Operation};
@@ -17,10 +18,6 @@ const ANSWER: u32 = 1 << 30;
 const CARRIED: u32 = OPERATION | ANSWER;
 
 const _: () = assert!(OPERATION_NAMES + clearway_wire::clearway::MESSAGE_BYTES_MAX <= ANSWER);
-
-/// Messages that are looked at to find how many of one kind follow each other: more than fit into
-/// most packets.
-const RUN_MAX: usize = 256;
 
 /// What frames carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +38,14 @@ enum Kind {
 }
 
 impl Kind {
+    /// What one of so many bytes takes of a packet, at least.
+    const fn frame_bytes(self, bytes: usize) -> usize {
+        match self {
+            Self::Dropped => SKIP_FRAME_LENGTH,
+            Self::Message | Self::Request | Self::Answer => MESSAGE_FRAME_LENGTH + bytes,
+        }
+    }
+
     const fn carried(self) -> Carried {
         match self {
             Self::Message => Carried::Messages,
@@ -84,28 +89,35 @@ impl Outgoing {
     ) -> Carried {
         if self.has_deadlines() {
             self.drop_late(now, room_bytes);
-            return self.cut_to_run(range, cursor, |message| self.kind_of(message));
+            return self.cut_to_run(range, cursor, room_bytes, |message| self.kind_of(message));
         }
-        self.cut_to_run(range, cursor, Message::kind)
+        self.cut_to_run(range, cursor, room_bytes, Message::kind)
     }
 
+    /// Looks at no more of them than the packet has room for.
     #[inline(always)]
     fn cut_to_run(
         &self,
         range: &mut Range<u64>,
         cursor: usize,
+        room_bytes: usize,
         kind_of: impl Fn(&Message) -> Kind,
     ) -> Carried {
-        let Some(kind) = self.messages.get(cursor).map(&kind_of) else { return Carried::Messages };
-        for index in cursor + 1..cursor + RUN_MAX {
-            let Some(message) = self.messages.get(index) else { return kind.carried() };
+        let Some(first) = self.messages.get(cursor) else { return Carried::Messages };
+        let kind = kind_of(first);
+        // Of the first, what has not left.
+        let left = u64::from(first.length).min(first.end().saturating_sub(range.start));
+        let mut bytes = kind.frame_bytes(left as usize);
+        for message in (cursor + 1..).map_while(|index| self.messages.get(index)) {
             if message.start >= range.end || kind_of(message) != kind {
                 range.end = range.end.min(message.start);
-                return kind.carried();
+                break;
             }
-        }
-        if let Some(next) = self.messages.get(cursor + RUN_MAX) {
-            range.end = range.end.min(next.start);
+            // Of the one that reaches beyond the packet a part may be in it, of the next nothing.
+            if bytes > room_bytes {
+                break;
+            }
+            bytes += kind.frame_bytes(message.length as usize);
         }
         kind.carried()
     }
@@ -212,5 +224,20 @@ mod tests {
         assert_eq!(outgoing.acknowledge(0..300), Done { messages: 2, operations: 1 });
         assert_eq!(outgoing.acknowledge(300..600), Done { messages: 1, operations: 2 });
         assert!(!outgoing.has_operations() && outgoing.is_done());
+    }
+
+    /// However little is left of the first, and however much room there is behind it.
+    #[test]
+    fn what_was_begun_shares_no_packet_with_another_kind() {
+        let mut outgoing = Outgoing::new(1 << 20);
+        outgoing.push_operation(Operation { name: 1, length: 3000, is_answer: false });
+        outgoing.push_operation(Operation { name: 2, length: 10, is_answer: true });
+        let all = outgoing.next_range().expect("both");
+        let begun = all.start..all.start + crate::MESSAGE_OVERHEAD + 2900;
+        outgoing.sent(begun, 0);
+        let mut range = outgoing.next_range().expect("what is left");
+        let cursor = outgoing.cursor(range.start);
+        let carried = outgoing.cut_to_kind(Time::ZERO, 1400, &mut range, cursor);
+        assert_eq!((carried, range.end - range.start), (Carried::Operations, 100));
     }
 }

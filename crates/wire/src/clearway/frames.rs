@@ -104,8 +104,9 @@ pub struct Fragment<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What message frames begin with: type, flags, and what is reserved.
+/// What frames of messages and of operations begin with: type, flags, and what is reserved.
 const USUAL_MESSAGE: u32 = u32::from_be_bytes([frame_type::MESSAGE, 0, 0, 0]);
+const USUAL_OPERATION: u32 = u32::from_be_bytes([frame_type::OPERATION, 0, 0, 0]);
 
 /// The frames of a data packet's body. Ends after the first malformed one, whose reason it yields:
 /// that makes the whole packet malformed.
@@ -148,9 +149,20 @@ impl<'a> Frames<'a> {
     /// around the iterator, which has all others.
     #[inline]
     pub fn next_message(&mut self) -> Option<Message<'a>> {
+        self.next_usual(USUAL_MESSAGE)
+    }
+
+    /// The same for a whole operation.
+    #[inline]
+    pub fn next_operation(&mut self) -> Option<Message<'a>> {
+        self.next_usual(USUAL_OPERATION)
+    }
+
+    #[inline(always)]
+    fn next_usual(&mut self, begin: u32) -> Option<Message<'a>> {
         self.skip_padding();
         let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
-        if u32_at(head, 0) != USUAL_MESSAGE {
+        if u32_at(head, 0) != begin {
             return None;
         }
         let (bytes, rest) = split_payload(rest, u32_at(head, 8)).ok()?;
@@ -172,7 +184,7 @@ impl<'a> Frames<'a> {
         while let Some(&octet) = rest.first() {
             rest = match octet {
                 frame_type::PADDING => &rest[1..],
-                frame_type::MESSAGE => {
+                frame_type::MESSAGE | frame_type::OPERATION => {
                     let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(rest)?;
                     split_payload(rest, u32_at(head, 8))?.1
                 }
