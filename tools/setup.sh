@@ -41,6 +41,7 @@ missing_packages() {
     command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK
     command -v ucx_perftest >/dev/null || echo ucx-utils # bench ops against UCX
+    command -v fi_pingpong >/dev/null || echo libfabric-bin # and against libfabric
     pkg-config --exists libdpdk 2>/dev/null || echo libdpdk-dev # the driver dpdk
 }
 

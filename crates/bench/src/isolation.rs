@@ -6,6 +6,7 @@
 //!  alone:    asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   engines A/1, B/1
 //!  isolated: asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   flooder ⇒ A/1 ══ memif ══ B/1 ⇒ sink
 //!  shared:   asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   flooder ⇒ A/0, B/0 ⇒ sink
+//!  reads:    the same, and the flooder reads the sink's memory
 //! ```
 //!
 //! Two hosts in one process, with two engines each. What belongs together takes turns in one
@@ -22,7 +23,7 @@ use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
 use crate::samples::Samples;
 use crate::table::print_report;
-use app::{Asker, Flooder};
+use app::{Asker, Flooded, Flooder};
 use pair::Pair;
 use report::{Outcome, Report};
 use std::io;
@@ -51,16 +52,19 @@ enum Setting {
     Isolated,
     /// A flood, on the same engines.
     Shared,
+    /// A flood of reads, on the same engines.
+    Reads,
 }
 
 impl Setting {
-    const ALL: [Self; 3] = [Self::Alone, Self::Isolated, Self::Shared];
+    const ALL: [Self; 4] = [Self::Alone, Self::Isolated, Self::Shared, Self::Reads];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Alone => "alone",
             Self::Isolated => "isolated",
             Self::Shared => "shared",
+            Self::Reads => "reads",
         }
     }
 }
@@ -92,8 +96,9 @@ fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome>
     let mut asker = Asker::open(&mut pair)?;
     let mut flooder = match setting {
         Setting::Alone => None,
-        Setting::Isolated => Some(Flooder::open(&mut pair, 1)?),
-        Setting::Shared => Some(Flooder::open(&mut pair, 0)?),
+        Setting::Isolated => Some(Flooder::of_messages(&mut pair, 1)?),
+        Setting::Shared => Some(Flooder::of_messages(&mut pair, 0)?),
+        Setting::Reads => Some(Flooder::of_reads(&mut pair, 0)?),
     };
     let [mut here, mut there] = pair.into_lines();
     let is_done = AtomicBool::new(false);
@@ -109,7 +114,7 @@ fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome>
                     }
                 }
             }
-            flooder.map_or(0, |flooder| flooder.bytes_arrived())
+            flooder.map_or_else(Flooded::default, |flooder| flooder.flooded())
         });
         let _ = pin(cores.client);
         let mut turns_for = |asker: &mut Asker, duration: Duration| {
@@ -127,8 +132,8 @@ fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome>
         turns_for(&mut asker, Duration::from_secs_f64(seconds));
         let elapsed_s = began.elapsed().as_secs_f64();
         is_done.store(true, Ordering::Relaxed);
-        let flood_bytes = other.join().map_err(|_| io::Error::other("the flood failed"))?;
-        Ok(asker.outcome(elapsed_s, flood_bytes))
+        let flood = other.join().map_err(|_| io::Error::other("the flood failed"))?;
+        Ok(asker.outcome(elapsed_s, flood))
     })
 }
 
@@ -143,7 +148,7 @@ mod tests {
         for setting in Setting::ALL {
             let outcome = run_once(setting, 0.05, cores).expect("two hosts");
             assert!(outcome.p50_ns > 0 && outcome.p50_ns <= outcome.p99_ns, "{setting:?}");
-            assert_eq!(outcome.flood_gbit_per_s > 0.0, setting != Setting::Alone, "{setting:?}");
+            assert_eq!(outcome.flood_per_s > 0.0, setting != Setting::Alone, "{setting:?}");
         }
     }
 }

@@ -5,10 +5,12 @@
 //!  a client (`endpoint::Asker`, `Caller`, `Clearway`)  ◀── memif ──▶  memory, or an app
 //! ```
 //!
-//! What is measured beside is of Clearway too, but for UCX (`ucx`). It is *not* a comparison with
-//! the kernel, which has nothing of the kind: that is `suite`.
+//! What is measured beside is of Clearway too, but for UCX and libfabric. It is *not* a comparison
+//! with the kernel, which has nothing of the kind: that is `suite`.
 
 mod cases;
+mod libfabric;
+mod others;
 mod report;
 mod ucx;
 
@@ -20,11 +22,11 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::samples::Samples;
 use crate::table::print_report;
-use cases::{By, Case, GROUPS, Group, UCX};
+use cases::{By, Case, GROUPS, Group, Program};
 use clap::builder::PossibleValuesParser;
 use report::Report;
 
-/// One-sided operations and calls, beside messages that do the same, and UCX
+/// One-sided operations and calls, beside messages that do the same, UCX and libfabric
 #[derive(clap::Args, Clone, Debug)]
 pub struct OpsCommand {
     #[command(flatten)]
@@ -54,9 +56,15 @@ impl OpsCommand {
         };
         let mut groups: Vec<_> = GROUPS.iter().filter(is_wanted).collect();
         let mut notes = Vec::new();
-        if groups.iter().any(|group| group.name == UCX) && !ucx::is_installed() {
-            groups.retain(|group| group.name != UCX);
-            notes.push(ucx::HINT);
+        for (program, is_there, hint) in [
+            (Program::Ucx, ucx::is_installed as fn() -> bool, ucx::HINT),
+            (Program::Libfabric, libfabric::is_installed, libfabric::HINT),
+        ] {
+            let needs = |group: &&Group| group.needs == Some(program);
+            if groups.iter().any(needs) && !is_there() {
+                groups.retain(|group| !needs(group));
+                notes.push(hint);
+            }
         }
         let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
         let progress = Progress::new(cases * self.timing.runs);
@@ -99,8 +107,12 @@ impl OpsCommand {
             By::Clearway(exchange) => {
                 clearway::run_once(&case.plan(exchange, seconds), pins, None, interrupt)
             }
-            By::Ucx(test) => {
-                ucx::run_once(test, (case.size, case.window), seconds, pins, interrupt)
+            By::Ucx(test, transport) => {
+                let load = (case.size, case.window);
+                ucx::run_once((test, transport), load, seconds, pins, interrupt)
+            }
+            By::Libfabric(provider) => {
+                libfabric::run_once(provider, case.size, seconds, pins, interrupt)
             }
         }
     }

@@ -1,9 +1,12 @@
 //! The apps: one that asks and times the answers, with the one that answers; and one that floods,
-//! with the one that takes the flood.
+//! with the one that takes the flood, or whose memory is read.
 
 use super::pair::Pair;
 use super::report::Outcome;
-use clearway_channel::{AppEnd, Command, Completion, Extent, Received, Told};
+use clearway_channel::{
+    AppEnd, Command, Completion, Description, Extent, Grant, Grantee, OperationKind, Received,
+    Rights, Told,
+};
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::io;
@@ -15,11 +18,15 @@ const QUESTION_BYTES: u32 = 64;
 const FLOOD_BYTES: u32 = 8192;
 /// Messages of the flood that are under way.
 const FLOOD_WINDOW: usize = 64;
+/// Bytes that a read of the flood has.
+const READ_BYTES: u32 = 64;
+/// Reads of the flood that are under way.
+const READS_WINDOW: u64 = 256;
 /// The longest time that is told apart, ns; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
 
 /// One end of a connection.
-struct End {
+pub(super) struct End {
     app: AppEnd,
     connection: u64,
     /// Sent and not finished.
@@ -62,6 +69,36 @@ impl End {
             }
         }
         (self.messages - before) as usize
+    }
+
+    /// Begins a read; false if there is no room.
+    fn read(&mut self, region: u64, token: u64) -> bool {
+        let ask = Command::Ask {
+            kind: OperationKind::Read as u8,
+            stride: 0,
+            connection: self.connection,
+            token,
+            region,
+            place: 0,
+            bytes: READ_BYTES,
+            count: 0,
+            operand: 0,
+            second: 0,
+        };
+        self.app.has_room() && self.app.submit(&ask).is_ok()
+    }
+
+    /// Takes what reads have brought; returns how many are over.
+    fn take_reads(&mut self) -> u64 {
+        let mut over = 0;
+        while let Some(told) = self.app.next_told().expect("the engine is our own") {
+            match told {
+                Told::Operated { status: 0, bytes: Some(bytes), .. } => self.app.release(bytes),
+                other => panic!("a read brings {other:?}"),
+            }
+            over += 1;
+        }
+        over
     }
 
     fn free_up_to(&mut self, finished: u32) {
@@ -111,42 +148,93 @@ impl Asker {
         self.histogram.reset();
     }
 
-    pub(super) fn outcome(&self, seconds: f64, flood_bytes: u64) -> Outcome {
+    pub(super) fn outcome(&self, seconds: f64, flood: Flooded) -> Outcome {
         Outcome {
             p50_ns: self.histogram.value_at_quantile(0.5),
             p99_ns: self.histogram.value_at_quantile(0.99),
             p999_ns: self.histogram.value_at_quantile(0.999),
             per_s: self.histogram.len() as f64 / seconds,
-            flood_gbit_per_s: flood_bytes as f64 * 8.0 / 1e9 / seconds,
+            flood_per_s: flood.messages as f64 / seconds,
+            flood_gbit_per_s: flood.bytes as f64 * 8.0 / 1e9 / seconds,
         }
     }
 }
 
-/// Sends as much as it may.
-pub(super) struct Flooder {
-    source: End,
-    sink: End,
+/// What a flood has moved since it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flooded {
+    /// Messages, or reads.
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+/// Asks for as much as it may.
+pub(super) enum Flooder {
+    Messages { source: End, sink: End },
+    Reads { asker: End, region: u64, begun: u64, done: u64, _owner: End },
 }
 
 impl Flooder {
-    /// A flood over the engines of this number.
-    pub(super) fn open(pair: &mut Pair, engine: usize) -> io::Result<Self> {
+    /// A flood of messages over the engines of this number.
+    pub(super) fn of_messages(pair: &mut Pair, engine: usize) -> io::Result<Self> {
         let [source, sink] = pair.connect(engine)?.map(End::new);
-        Ok(Self { source, sink })
+        Ok(Self::Messages { source, sink })
+    }
+
+    /// A flood of reads by the first host of the second's memory, likewise.
+    pub(super) fn of_reads(pair: &mut Pair, engine: usize) -> io::Result<Self> {
+        let [asker, mut owner] = pair.connect(engine)?.map(End::new);
+        let region = share(pair, &mut owner)?;
+        Ok(Self::Reads { asker, region, begun: 0, done: 0, _owner: owner })
     }
 
     pub(super) fn turn(&mut self) {
-        self.source.poll();
-        for _ in self.source.sent.len()..FLOOD_WINDOW {
-            self.source.send(FLOOD_BYTES);
+        match self {
+            Self::Messages { source, sink } => {
+                source.poll();
+                for _ in source.sent.len()..FLOOD_WINDOW {
+                    source.send(FLOOD_BYTES);
+                }
+                source.app.flush();
+                sink.poll();
+                sink.app.flush();
+            }
+            Self::Reads { asker, region, begun, done, .. } => {
+                *done += asker.take_reads();
+                while *begun - *done < READS_WINDOW && asker.read(*region, *begun) {
+                    *begun += 1;
+                }
+                asker.app.flush();
+            }
         }
-        self.source.app.flush();
-        self.sink.poll();
-        self.sink.app.flush();
     }
 
-    /// Since it was opened.
-    pub(super) fn bytes_arrived(&self) -> u64 {
-        self.sink.bytes
+    pub(super) fn flooded(&self) -> Flooded {
+        match self {
+            Self::Messages { sink, .. } => Flooded { messages: sink.messages, bytes: sink.bytes },
+            Self::Reads { done, .. } => {
+                Flooded { messages: *done, bytes: *done * u64::from(READ_BYTES) }
+            }
+        }
+    }
+}
+
+/// Shares the first bytes of an app's memory with everybody; the handle.
+fn share(pair: &mut Pair, owner: &mut End) -> io::Result<u64> {
+    let grants = vec![Grant { to: Grantee::Anybody, rights: Rights::READ }];
+    let description = Description { name: Vec::new(), grants }.to_bytes();
+    let description = description.ok_or(io::ErrorKind::InvalidInput)?;
+    let app = &mut owner.app;
+    let extent = app.allocate(description.len() as u32).ok_or(io::ErrorKind::OutOfMemory)?;
+    app.transmit_bytes(&extent).copy_from_slice(&description);
+    let (offset, length) = (extent.offset(), extent.length());
+    let share = Command::Share { token: 1, offset, length, start: 0, bytes: READ_BYTES };
+    app.submit(&share).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    app.flush();
+    let told = pair.await_told(app)?;
+    app.free(extent);
+    match told {
+        Completion::Shared { status: 0, region, .. } => Ok(region),
+        other => Err(io::Error::other(format!("memory is not shared: {other:?}"))),
     }
 }

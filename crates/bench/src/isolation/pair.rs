@@ -19,7 +19,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 1024,
     transmit_pool_bytes: 4 << 20,
     receive_pool_bytes: 4 << 20,
-    shared_bytes: 0,
+    shared_bytes: 4096,
 };
 
 /// The engines of both hosts, and how they are spoken to: host by host, engine by engine.
@@ -119,6 +119,18 @@ impl Pair {
             }
         }
         Ok([(client, near.unwrap_or_default()), (server, far.unwrap_or_default())])
+    }
+
+    /// Takes turns until an app is told something.
+    pub(super) fn await_told(&mut self, app: &mut AppEnd) -> io::Result<Completion> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            self.turn();
+            if let Some(told) = app.next_told().map_err(io::Error::other)? {
+                return Ok(told.completion());
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the engine does not answer"))
     }
 
     fn attach(&mut self, host: usize, engine: usize) -> io::Result<(AppEnd, u32)> {

@@ -15,7 +15,9 @@ pub(super) struct Outcome {
     pub(super) p999_ns: u64,
     /// Answers per second.
     pub(super) per_s: f64,
-    /// What the flood moved, warm-up included.
+    /// Messages or reads of the flood, warm-up included.
+    pub(super) flood_per_s: f64,
+    /// The bytes of these.
     pub(super) flood_gbit_per_s: f64,
 }
 
@@ -46,7 +48,8 @@ impl Report {
              turn"
                 .into(),
             "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines \
-             there (isolated) or on core 0 (shared)"
+             there (isolated) or on core 0 (shared); or reads of 64 B, 256 under way, on core 0 \
+             (reads)"
                 .into(),
         ];
         notes.extend_from_slice(&summary.notes);
@@ -75,8 +78,16 @@ impl Found {
     }
 
     fn text(&self) -> String {
-        let header =
-            ["setting", "p50", "p99", "p99.9", "answers/s", "flood Gbit/s", "p99 to alone"];
+        let header = [
+            "setting",
+            "p50",
+            "p99",
+            "p99.9",
+            "answers/s",
+            "flood/s",
+            "flood Gbit/s",
+            "p99 to alone",
+        ];
         let mut table = plain_table(1, header);
         for setting in Setting::ALL.map(Setting::name) {
             let outcome = &self.settings[setting];
@@ -86,6 +97,7 @@ impl Found {
                 microseconds(outcome.p99_ns),
                 microseconds(outcome.p999_ns),
                 thousands(outcome.per_s),
+                thousands(outcome.flood_per_s),
                 format!("{:.2}", outcome.flood_gbit_per_s),
                 format!("{:.2}", self.p99_ratio[setting]),
             ]);
@@ -104,6 +116,7 @@ fn median(outcomes: &[&Outcome]) -> Outcome {
         p99_ns: of(|outcome| outcome.p99_ns as f64) as u64,
         p999_ns: of(|outcome| outcome.p999_ns as f64) as u64,
         per_s: of(|outcome| outcome.per_s),
+        flood_per_s: of(|outcome| outcome.flood_per_s),
         flood_gbit_per_s: of(|outcome| outcome.flood_gbit_per_s),
     }
 }

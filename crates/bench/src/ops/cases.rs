@@ -7,7 +7,8 @@ use crate::endpoint::{BATCH, Company, Deed, Question, RECORD_BYTES};
 use crate::load::{Load, Workload};
 use crate::report::Figures;
 
-use super::ucx::Test;
+use super::libfabric::Provider;
+use super::ucx::{Test, Transport};
 
 /// Operations in flight where many are.
 const MANY: usize = 256;
@@ -23,6 +24,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) by: By,
     layout: Layout,
+    wire: Wire,
     /// Bytes.
     pub(super) size: usize,
     pub(super) window: usize,
@@ -35,23 +37,34 @@ pub(super) struct Case {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum By {
     Clearway(Exchange),
-    Ucx(Test),
+    Ucx(Test, Transport),
+    Libfabric(Provider),
+}
+
+/// A program of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Ucx,
+    Libfabric,
 }
 
 /// Cases that are measured in turn, and what is found out by that.
 pub(super) struct Group {
     pub(super) name: &'static str,
+    /// What has to be installed.
+    pub(super) needs: Option<Program>,
     pub(super) cases: &'static [Case],
     pub(super) rows: &'static [Row],
 }
 
-/// A figure of one case, divided by that of another, if there is one.
+/// A figure of one case, divided by that of another, if there is one; and what is aimed at, if
+/// anything is.
 pub(super) struct Row {
     pub(super) what: &'static str,
     pub(super) figure: Figure,
     pub(super) ours: Case,
     pub(super) other: Option<Case>,
-    pub(super) aim: f64,
+    pub(super) aim: Option<f64>,
 }
 
 /// Which figure.
@@ -101,6 +114,7 @@ impl Case {
             name,
             by,
             layout: Layout::Paired,
+            wire: Wire::Memif,
             size,
             window: 1,
             server_sleeps: false,
@@ -124,8 +138,17 @@ impl Case {
         Self { layout: Layout::Hosts, ..self }
     }
 
-    const fn ucx(name: &'static str, test: Test) -> Self {
-        Self { by: By::Ucx(test), ..Self::operation(name, Deed::Read).embedded() }
+    const fn ucx(name: &'static str, test: Test, transport: Transport) -> Self {
+        Self { by: By::Ucx(test, transport), ..Self::operation(name, Deed::Read).embedded() }
+    }
+
+    const fn libfabric(name: &'static str, provider: Provider) -> Self {
+        Self { by: By::Libfabric(provider), ..Self::operation(name, Deed::Read).embedded() }
+    }
+
+    /// Between two apps of one host.
+    const fn local(self) -> Self {
+        Self { wire: Wire::Local, ..self }
     }
 
     const fn many(self, window: usize) -> Self {
@@ -161,14 +184,14 @@ impl Case {
 
     /// How Clearway is run.
     pub(super) fn plan(self, exchange: Exchange, seconds: f64) -> Plan {
-        let Self { layout, size, window, .. } = self;
+        let Self { layout, wire, size, window, .. } = self;
         let is_echo =
             matches!(exchange, Exchange::Messages | Exchange::Streams(_)) && !self.is_one_way;
         let workload = if is_echo { Workload::Rate } else { Workload::Stream };
         let idle = if layout == Layout::Hosts { Idle::Adaptive } else { Idle::Spin };
         Plan {
             load: Load { workload, size, window, seconds },
-            wire: Wire::Memif,
+            wire,
             layout,
             idle,
             server_idle: if self.server_sleeps { Idle::Block } else { idle },
@@ -221,21 +244,37 @@ const READ_TWO: Case = Case { name: "read_two", ..READ }.embedded();
 const READS_TWO: Case = Case { name: "reads_two", ..READS }.embedded();
 const ECHO_TWO: Case = Case { name: "echo_two", ..ECHO }.embedded();
 const MESSAGES_TWO: Case = Case { name: "messages_two", ..MESSAGES }.embedded().one_way();
-const UCX_READ: Case = Case::ucx("ucx_read", Test::Read);
-const UCX_READS: Case = Case::ucx("ucx_reads", Test::Read).many(MANY);
-const UCX_ECHO: Case = Case::ucx("ucx_echo", Test::Echo);
-const UCX_MESSAGES: Case = Case::ucx("ucx_messages", Test::Messages).many(MANY_MESSAGES);
+const UCX_READ: Case = Case::ucx("ucx_read", Test::Read, Transport::Tcp);
+const UCX_READS: Case = Case::ucx("ucx_reads", Test::Read, Transport::Tcp).many(MANY);
+const UCX_ECHO: Case = Case::ucx("ucx_echo", Test::Echo, Transport::Tcp);
+const UCX_MESSAGES: Case =
+    Case::ucx("ucx_messages", Test::Messages, Transport::Tcp).many(MANY_MESSAGES);
+const ECHO_FABRIC: Case = Case { name: "echo_fabric", ..ECHO }.embedded();
+const FABRIC_TCP: Case = Case::libfabric("fabric_tcp", Provider::Tcp);
+
+/// Within a host.
+const ECHO_LOCAL: Case = Case { name: "echo_local", ..ECHO }.local();
+const READ_LOCAL: Case = Case { name: "read_local", ..READ }.local();
+const READS_LOCAL: Case = Case { name: "reads_local", ..READS }.local();
+const UCX_ECHO_LOCAL: Case = Case::ucx("ucx_echo_local", Test::Echo, Transport::SharedMemory);
+const UCX_READ_LOCAL: Case = Case::ucx("ucx_read_local", Test::Read, Transport::SharedMemory);
+const UCX_READS_LOCAL: Case = Case { name: "ucx_reads_local", ..UCX_READ_LOCAL }.many(MANY);
+const ECHO_FABRIC_LOCAL: Case = Case { name: "echo_fabric_local", ..ECHO }.local();
+const FABRIC_SHM: Case = Case::libfabric("fabric_shm", Provider::Shm);
 
 const fn row(what: &'static str, figure: Figure, ours: Case, other: Option<Case>, aim: f64) -> Row {
-    Row { what, figure, ours, other, aim }
+    Row { what, figure, ours, other, aim: Some(aim) }
 }
 
-/// The name of the group that needs UCX.
-pub(super) const UCX: &str = "ucx";
+/// One without an aim.
+const fn beside(what: &'static str, figure: Figure, ours: Case, other: Case) -> Row {
+    Row { what, figure, ours, other: Some(other), aim: None }
+}
 
-pub(super) const GROUPS: [Group; 11] = [
+pub(super) const GROUPS: [Group; 13] = [
     Group {
         name: "reads",
+        needs: None,
         cases: &[READS, READS_EMBEDDED],
         rows: &[
             row("64 B reads, 256 in flight, paired", Figure::Rate, READS, None, 5e6),
@@ -244,11 +283,13 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "read",
+        needs: None,
         cases: &[READ, ECHO],
         rows: &[row("64 B read : echo, paired", Figure::Time, READ, Some(ECHO), 0.75)],
     },
     Group {
         name: "regions",
+        needs: None,
         cases: &[READ_OF_MANY, READ_OF_ONE, READS_OF_MANY, READS_OF_ONE],
         rows: &[
             row(
@@ -269,6 +310,7 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "asleep",
+        needs: None,
         cases: &[READ_ASLEEP, ECHO_ASLEEP],
         rows: &[row(
             "64 B read : echo, hosts, server's app asleep",
@@ -280,6 +322,7 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "indirect",
+        needs: None,
         cases: &[INDIRECT, DEPENDENT, INDIRECTS, DEPENDENTS, BATCHES],
         rows: &[
             row("indirect : two reads", Figure::Time, INDIRECT, Some(DEPENDENT), 0.55),
@@ -289,6 +332,7 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "scan",
+        needs: None,
         cases: &[SCAN, SCAN_CALL, SCANS, SCAN_CALLS],
         rows: &[
             row("scan of 64 entries : call", Figure::Time, SCAN, Some(SCAN_CALL), 0.7),
@@ -297,6 +341,7 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "large",
+        needs: None,
         cases: &[READ_LARGE, MESSAGE_LARGE],
         rows: &[row(
             "1 MiB read : message, 8 in flight",
@@ -308,6 +353,7 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "swaps",
+        needs: None,
         cases: &[SWAPS, SWAPS_DONE],
         rows: &[
             row("compare-and-swap, 8 clients, tries", Figure::Rate, SWAPS, None, 1e6),
@@ -316,11 +362,13 @@ pub(super) const GROUPS: [Group; 11] = [
     },
     Group {
         name: "calls",
+        needs: None,
         cases: &[CALLS, MESSAGES],
         rows: &[row("64 B call : message, 32 in flight", Figure::Rate, CALLS, Some(MESSAGES), 0.8)],
     },
     Group {
         name: "streams",
+        needs: None,
         cases: &[ALONE, BESIDE, FIRST, ALONE_HOSTS, BESIDE_HOSTS, FIRST_HOSTS],
         rows: &[
             row("64 B beside 1 MiB : alone, paired", Figure::Tail, BESIDE, Some(ALONE), 1.5),
@@ -330,7 +378,8 @@ pub(super) const GROUPS: [Group; 11] = [
         ],
     },
     Group {
-        name: UCX,
+        name: "ucx",
+        needs: Some(Program::Ucx),
         cases: &[
             READ_TWO,
             UCX_READ,
@@ -352,6 +401,32 @@ pub(super) const GROUPS: [Group; 11] = [
                 Some(UCX_MESSAGES),
                 5.0,
             ),
+        ],
+    },
+    Group {
+        name: "local",
+        needs: Some(Program::Ucx),
+        cases: &[
+            ECHO_LOCAL,
+            UCX_ECHO_LOCAL,
+            READ_LOCAL,
+            UCX_READ_LOCAL,
+            READS_LOCAL,
+            UCX_READS_LOCAL,
+        ],
+        rows: &[
+            beside("64 B echo : UCX, one host", Figure::Time, ECHO_LOCAL, UCX_ECHO_LOCAL),
+            beside("64 B read : UCX, one host", Figure::Time, READ_LOCAL, UCX_READ_LOCAL),
+            beside("the same, 256 in flight", Figure::Rate, READS_LOCAL, UCX_READS_LOCAL),
+        ],
+    },
+    Group {
+        name: "libfabric",
+        needs: Some(Program::Libfabric),
+        cases: &[ECHO_FABRIC, FABRIC_TCP, ECHO_FABRIC_LOCAL, FABRIC_SHM],
+        rows: &[
+            beside("64 B echo : libfabric over TCP", Figure::Time, ECHO_FABRIC, FABRIC_TCP),
+            beside("64 B echo : libfabric, one host", Figure::Time, ECHO_FABRIC_LOCAL, FABRIC_SHM),
         ],
     },
 ];

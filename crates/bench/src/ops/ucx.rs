@@ -1,24 +1,38 @@
-//! UCX over TCP beside Clearway: its own `ucx_perftest` between two processes on the loopback
-//! interface, a core each, which spin.
-
-use std::net::TcpListener;
-use std::time::{Duration, Instant};
+//! UCX beside Clearway: its own `ucx_perftest` between two processes, over TCP on the loopback
+//! interface, or by shared memory.
 
 use crate::cpu::Pins;
-use crate::error::{Error, While as _};
+use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::kernel::{Outcome, START_PATIENCE};
+use crate::kernel::Outcome;
 use crate::load::Sample;
-use crate::process::{RoleProcess, helper_output};
-use crate::role::{Part, Role};
+use crate::process::helper_output;
+
+use super::others::{Halves, free_port};
 
 const PROGRAM: &str = "ucx_perftest";
 /// Who does not have it is told.
 pub(super) const HINT: &str =
     "ucx is left out: ucx_perftest is not installed (Debian package ucx-utils)";
-/// No other transport, and no warning about it.
-const SETTINGS: [&str; 3] = ["UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_WARN_UNUSED_ENV_VARS=n"];
-const RETRY: Duration = Duration::from_millis(10);
+
+/// What is between the processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// TCP on the loopback interface.
+    Tcp,
+    /// Memory that both map: what one process reads of the other it copies by itself.
+    SharedMemory,
+}
+
+impl Transport {
+    /// No other transport, and no warning about it.
+    const fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Tcp => &["UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_WARN_UNUSED_ENV_VARS=n"],
+            Self::SharedMemory => &["UCX_TLS=posix,self", "UCX_WARN_UNUSED_ENV_VARS=n"],
+        }
+    }
+}
 
 /// What it measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,47 +72,24 @@ pub(super) fn is_installed() -> bool {
 
 /// Runs a test once. What it does not tell, of tails and of processor time, is 0.
 pub(super) fn run_once(
-    test: Test,
+    (test, transport): (Test, Transport),
     (bytes, window): (usize, usize),
     seconds: f64,
     pins: Pins,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
-    let port = free_port().while_("choosing a port")?.to_string();
-    let program = "env".to_owned();
-    let words = [&SETTINGS[..], &[PROGRAM, "-p", &port]].concat();
-    let arguments = words.into_iter().map(ToOwned::to_owned).collect();
-    let role = Role::new(Part::Become { program, arguments }).on_core(pins.server);
-    let _server = RoleProcess::start("the server of UCX", &role)?;
+    let port = free_port()?;
     let (bytes, window) = (bytes.to_string(), window.to_string());
-    let (count, core) = (test.count(seconds).to_string(), pins.client.unwrap_or(0).to_string());
-    let options = ["127.0.0.1", "-p", &port, "-t", test.name(), "-s", &bytes, "-O", &window];
-    let more = ["-n", &count, "-w", "1000", "-c", &core, "-f", "-v"];
-    let arguments = [&SETTINGS[..], &[PROGRAM], &options, &more].concat();
-    let output = patiently(&arguments, interrupt)?;
-    let text = String::from_utf8_lossy(&output);
+    let count = test.count(seconds).to_string();
+    let begin = [&["env"], transport.settings(), &[PROGRAM, "-p", &port]].concat();
+    let options = ["127.0.0.1", "-t", test.name(), "-s", &bytes, "-O", &window];
+    let more = ["-n", &count, "-w", "1000", "-f", "-v"];
+    let client = [&begin[..], &options, &more].concat();
+    let text = Halves { server: &begin, client: &client }.run(pins, interrupt)?;
     sample(&text, test).map(|sample| Outcome { sample, cpu_s: 0.0 }).ok_or_else(|| Error::Role {
         who: PROGRAM.into(),
         message: format!("said what is no result: {}", text.trim()),
     })
-}
-
-/// The server may not listen yet.
-fn patiently(arguments: &[&str], interrupt: &Interrupt) -> Result<Vec<u8>, Error> {
-    let deadline = Instant::now() + START_PATIENCE;
-    loop {
-        match helper_output("env", arguments) {
-            Err(Error::Helper { .. }) if Instant::now() < deadline => {
-                interrupt.check()?;
-                std::thread::sleep(RETRY);
-            }
-            done => return done,
-        }
-    }
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Reads `iterations,p50 µs,average µs,overall µs,MB/s,overall MB/s,per s,overall per s`, which
