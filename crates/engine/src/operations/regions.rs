@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clearway_base::{SlotId, Slots};
-use clearway_channel::{DaemonEnd, Description, Group, OperationStatus, Rights};
+use clearway_channel::{DaemonEnd, Description, Grantee, Group, OperationStatus, Rights};
 use clearway_wire::clearway::operation::{Kind, Request, Status};
 
 use super::execute::Outcome;
@@ -42,11 +42,25 @@ pub(crate) struct Region {
     pub(super) start: Spot,
     pub(super) length: u64,
     pub(super) description: Description,
+    /// What anybody may do with it, as the description says: most ask for no more.
+    anybody: Rights,
     /// Operations that were carried out on it.
     pub(super) served: u64,
 }
 
 impl Region {
+    pub(super) fn new(start: Spot, length: u64, description: Description, served: u64) -> Self {
+        let grants = description.grants.iter().filter(|grant| grant.to == Grantee::Anybody);
+        let anybody = grants.fold(Rights::NONE, |rights, grant| rights | grant.rights);
+        Self { start, length, description, anybody, served }
+    }
+
+    /// Whether somebody may do this with it.
+    #[inline]
+    fn allows(&self, needed: Rights, groups: &Groups, who: Who) -> bool {
+        self.anybody.have(needed) || self.rights(groups, who).have(needed)
+    }
+
     /// What somebody may do with it.
     fn rights(&self, groups: &Groups, who: Who) -> Rights {
         let grants = self.description.grants.iter();
@@ -104,7 +118,7 @@ impl Regions {
             return Err(OperationStatus::NameTaken);
         }
         let name = description.name.clone();
-        let region = Region { start, length, description, served: 0 };
+        let region = Region::new(start, length, description, 0);
         let id = self.slots.insert(region).ok_or(OperationStatus::TooMany)?;
         if !name.is_empty() {
             self.names.insert(name, id);
@@ -162,7 +176,7 @@ impl Regions {
     /// What is in a place, for status.
     pub(crate) fn snapshot(&self, channel: u32, place: usize) -> Option<RegionSnapshot> {
         let slot = u32::try_from(place).ok()?;
-        let Region { start, length, description, served } = self.slots.at(slot)?;
+        let Region { start, length, description, served, .. } = self.slots.at(slot)?;
         Some(RegionSnapshot {
             channel,
             region: self.slots.id_at(slot).to_bits(),
@@ -182,7 +196,7 @@ impl Regions {
     /// The region of this handle, if somebody may do that with it.
     pub(super) fn find(&self, handle: u64, needed: Rights, who: Who) -> Result<&Region, Status> {
         let region = self.at(handle).ok_or(Status::NoRegion)?;
-        let is_allowed = region.rights(&self.groups, who).have(needed);
+        let is_allowed = region.allows(needed, &self.groups, who);
         if is_allowed { Ok(region) } else { Err(Status::NotAllowed) }
     }
 
@@ -213,7 +227,7 @@ impl Regions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clearway_channel::{Grant, Grantee};
+    use clearway_channel::Grant;
 
     fn to_all(name: &str, rights: Rights) -> Description {
         let grants = vec![Grant { to: Grantee::Anybody, rights }];

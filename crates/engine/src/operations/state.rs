@@ -231,7 +231,7 @@ fn restore_region(saved: RegionState, end: &DaemonEnd) -> Result<Region, Invalid
     ensure(is_aligned, "a region of half a word")?;
     let description = Description::of(&description).ok_or(Invalid("a region of no sense"))?;
     ensure(served <= COUNT_MAX, "more operations than can be counted")?;
-    Ok(Region { start, length, description, served })
+    Ok(Region::new(start, length, description, served))
 }
 
 impl Exchange {
