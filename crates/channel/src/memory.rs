@@ -314,6 +314,19 @@ impl Bytes {
         self.word(offset).load(core::sync::atomic::Ordering::Acquire)
     }
 
+    /// The same for the first words of `count` entries of `stride` words each, until one is `key`.
+    /// Which entry that is.
+    pub(crate) fn find_entry(
+        &self,
+        offset: usize,
+        stride: usize,
+        count: usize,
+        key: u64,
+    ) -> Option<usize> {
+        let mut entries = self.words(offset, stride * count).iter().step_by(stride);
+        entries.position(|word| word.load(core::sync::atomic::Ordering::Acquire) == key)
+    }
+
     /// The same for each of several words, in ascending order.
     pub(crate) fn load_words(&self, offset: usize, into: &mut [[u8; 8]]) {
         let words = self.words(offset, into.len());

@@ -145,6 +145,21 @@ impl Shared {
         self.word(offset).map(|offset| self.bytes.load_acquire(offset))
     }
 
+    /// Which of `count` entries of `stride` bytes each, from `offset` on, begins with the word
+    /// `key`: the first that does. Each such word is loaded once, as [`Shared::load`] does. `None`
+    /// also if the entries are not all there, or `offset` or `stride` is no multiple of 8, or
+    /// `stride` is 0.
+    #[must_use]
+    pub fn find_entry(&self, offset: u64, stride: u32, count: u32, key: u64) -> Option<u32> {
+        if stride == 0 || !stride.is_multiple_of(8) || !offset.is_multiple_of(8) {
+            return None;
+        }
+        let bytes = usize::try_from(u64::from(stride) * u64::from(count)).ok()?;
+        let offset = self.place(offset, bytes)?;
+        let (stride, count) = (stride as usize / 8, count as usize);
+        self.bytes.find_entry(offset, stride, count, key).map(|index| index as u32) // below `count`
+    }
+
     /// Stores a word; who loads it sees what was written before it (release).
     #[must_use]
     pub fn store(&self, offset: u64, value: u64) -> bool {
@@ -237,6 +252,29 @@ mod tests {
         }
         let mut all = vec![1; BYTES as usize];
         assert!(shared.read(0, &mut all) && all.iter().all(|byte| *byte == 0), "nothing changed");
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_first_word() {
+        let (shared, _) = memory();
+        for (index, key) in [7, 9, 9].into_iter().enumerate() {
+            assert!(shared.store(64 + 24 * index as u64, key) && shared.store(72, 8));
+        }
+        for (key, found) in [(7, Some(0)), (9, Some(1)), (8, None)] {
+            assert_eq!(shared.find_entry(64, 24, 3, key), found);
+        }
+        assert_eq!(shared.find_entry(64, 24, 1, 9), None);
+        assert_eq!(shared.find_entry(64, 24, 0, 7), None);
+        let end = shared.length();
+        assert_eq!(shared.find_entry(end - 24, 24, 1, 0), Some(0));
+        for (offset, stride, count) in
+            [(end - 24, 24, 2), (u64::MAX - 7, 8, 2), (0, u32::MAX - 7, u32::MAX)]
+        {
+            assert_eq!(shared.find_entry(offset, stride, count, 0), None, "{offset} {stride}");
+        }
+        for (offset, stride) in [(4, 8), (0, 12), (0, 0)] {
+            assert_eq!(shared.find_entry(offset, stride, 1, 0), None, "{offset} {stride}");
+        }
     }
 
     #[test]

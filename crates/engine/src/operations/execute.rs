@@ -245,10 +245,10 @@ impl Place<'_> {
         if !first.offset.is_multiple_of(8) {
             return Err(Status::Misaligned);
         }
-        let at = |index: u32| first.plus(index * u32::from(stride));
-        let matches = |index: &u32| self.load(at(*index)) == Ok(request.operand);
-        let index = (0..count).find(matches).ok_or(Status::NotFound)?;
-        let entry = self.load(at(index).plus(8))?;
+        let stride = u32::from(stride);
+        let found = self.memory(first)?.find_entry(first.offset, stride, count, request.operand);
+        let index = found.ok_or(Status::NotFound)?;
+        let entry = self.load(first.plus(index * stride + 8))?;
         Ok(Outcome { data: follow(entry, target, request)?, ..Outcome::done(index.into()) })
     }
 }
