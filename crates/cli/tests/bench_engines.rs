@@ -18,9 +18,9 @@ fn bench(arguments: &[&str]) -> Value {
 #[test]
 fn isolation_is_measured() {
     let report = bench(&["isolation", "--seconds", "0.1", "--runs", "1", "--json"]);
-    for setting in ["alone", "isolated", "shared"] {
+    for setting in ["alone", "isolated", "shared", "reads"] {
         assert!(report["settings"][setting]["p99_ns"].as_u64() > Some(0), "{report:#}");
-        let flood = report["settings"][setting]["flood_gbit_per_s"].as_f64();
+        let flood = report["settings"][setting]["flood_per_s"].as_f64();
         assert_eq!(flood > Some(0.0), setting != "alone", "{report:#}");
     }
     assert_eq!(report["p99_ratio"]["alone"], 1.0);

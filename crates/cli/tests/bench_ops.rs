@@ -19,26 +19,37 @@ fn ops(seconds: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("a report in JSON")
 }
 
-/// What is compared, each in a group of its own, without what needs UCX.
+/// What is compared, each in a group of its own, without what needs programs of others.
 const GROUPS: [&str; 10] = [
     "asleep", "calls", "indirect", "large", "read", "reads", "regions", "scan", "streams", "swaps",
 ];
 
+/// Those programs, and what is compared with each.
+const OTHERS: [(&str, &[&str]); 2] =
+    [("ucx_perftest", &["ucx", "local"]), ("fi_pingpong", &["libfabric"])];
+/// What has no aim.
+const WITHOUT_AIM: [&str; 2] = ["local", "libfabric"];
+
 /// The rows that lack a figure.
 fn missing(report: &Value) -> Vec<String> {
     let groups = report["groups"].as_object().expect("groups");
-    let has_ucx = Command::new("ucx_perftest").arg("-h").output().is_ok();
-    assert_eq!(report["notes"].as_array().map(Vec::len), Some(usize::from(!has_ucx)));
+    let is_there = |program: &&str| Command::new(program).arg("-h").output().is_ok();
+    let (there, others): (Vec<_>, Vec<_>) =
+        OTHERS.into_iter().partition(|(program, _)| is_there(program));
+    assert_eq!(report["notes"].as_array().map(Vec::len), Some(others.len()));
     let names: BTreeSet<_> = groups.keys().map(String::as_str).collect();
-    assert_eq!(names, GROUPS.into_iter().chain(has_ucx.then_some("ucx")).collect());
+    let with_others = there.iter().flat_map(|(_, groups)| groups.iter().copied());
+    assert_eq!(names, GROUPS.into_iter().chain(with_others).collect());
     let rows_of = |name: &str| groups[name]["rows"].as_array().expect("rows");
     assert!(names.iter().all(|name| !rows_of(name).is_empty()), "{report:#}");
-    let rows = names.iter().flat_map(|name| rows_of(name));
-    let is_whole = |row: &&Value| {
+    let rows = names.iter().flat_map(|name| rows_of(name).iter().map(move |row| (name, row)));
+    let is_whole = |name: &str, row: &Value| {
         let has_other = row["other"].is_null() || row["ratio"].as_f64() > Some(0.0);
-        row["ours"].as_f64() > Some(0.0) && row["aim"].as_f64() > Some(0.0) && has_other
+        let has_aim = row["aim"].as_f64() > Some(0.0);
+        assert_eq!(has_aim, !WITHOUT_AIM.contains(&name), "{row}");
+        row["ours"].as_f64() > Some(0.0) && has_other
     };
-    rows.filter(|row| !is_whole(row)).map(ToString::to_string).collect()
+    rows.filter(|(name, row)| !is_whole(name, row)).map(|(_, row)| row.to_string()).collect()
 }
 
 #[test]
