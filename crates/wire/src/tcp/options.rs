@@ -47,8 +47,11 @@ pub struct Options {
 
 /// A SYN has no blocks, and others have no cookie; and next to counters there is no room for either
 /// in full. So they have one place, and segments of data have hardly more bytes to be moved about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extra {
+    /// Nothing of them.
+    #[default]
+    Nothing,
     /// RFC 2018, section 3.
     Sack(SackBlocks),
     /// RFC 7413, section 4.1.1. It means something with a SYN only.
@@ -95,17 +98,10 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-impl Default for Extra {
-    #[inline]
-    fn default() -> Self {
-        Self::Sack(SackBlocks::NONE)
-    }
-}
-
 impl From<SackBlocks> for Extra {
     #[inline]
     fn from(blocks: SackBlocks) -> Self {
-        Self::Sack(blocks)
+        if blocks.is_empty() { Self::Nothing } else { Self::Sack(blocks) }
     }
 }
 
@@ -241,7 +237,7 @@ impl Options {
                 }
                 match &mut self.extra {
                     Extra::Counted(counted) => counted.sack = Blocks::of(&blocks),
-                    _ => self.extra = Extra::Sack(blocks),
+                    extra => *extra = blocks.into(),
                 }
             }
             (FAST_OPEN, _) => self.take_fast_open(FastOpen::parse(&option[2..], false)),
@@ -275,7 +271,7 @@ impl Options {
         match &self.extra {
             Extra::Sack(blocks) => blocks,
             Extra::Counted(counted) => &counted.sack,
-            Extra::FastOpen(_) => &[],
+            Extra::Nothing | Extra::FastOpen(_) => &[],
         }
     }
 
@@ -314,6 +310,7 @@ impl Options {
             length += 4;
         }
         match &self.extra {
+            Extra::Nothing => length,
             Extra::Sack(blocks) => length + blocks.length().next_multiple_of(4),
             Extra::FastOpen(option) => length + option.length().next_multiple_of(4),
             Extra::Counted(counted) => self.length_counted(counted),
@@ -348,9 +345,23 @@ impl Options {
     /// If `bytes` is not as long as [`Options::length`] says.
     #[inline]
     pub(super) fn emit(&self, bytes: &mut [u8]) {
-        if let Extra::Counted(counted) = &self.extra {
-            return self.emit_counted(counted, bytes);
+        match &self.extra {
+            Extra::Counted(counted) => self.emit_counted(counted, bytes),
+            Extra::Nothing => _ = self.emit_words(bytes),
+            Extra::Sack(blocks) => {
+                let at = self.emit_words(bytes);
+                emit_blocks(blocks, &mut bytes[at..]);
+            }
+            Extra::FastOpen(option) => {
+                let at = self.emit_words(bytes);
+                option.emit(&mut bytes[at..]);
+            }
         }
+    }
+
+    /// Writes all but what is extra; returns how long that is.
+    #[inline]
+    fn emit_words(&self, bytes: &mut [u8]) -> usize {
         let mut at = 0;
         let mut word = |word: [u8; 4]| {
             put(bytes, at, word);
@@ -374,18 +385,7 @@ impl Options {
         if let Some(scale) = self.window_scale {
             word([NO_OPERATION, WINDOW_SCALE.0, WINDOW_SCALE.1 as u8, scale]);
         }
-        match &self.extra {
-            Extra::Sack(blocks) if blocks.is_empty() => {}
-            Extra::Sack(blocks) => {
-                word([NO_OPERATION, NO_OPERATION, SACK, blocks.length() as u8]);
-                for (left, right) in blocks.iter() {
-                    word(left.to_be_bytes());
-                    word(right.to_be_bytes());
-                }
-            }
-            Extra::FastOpen(option) => option.emit(&mut bytes[at..]),
-            Extra::Counted(_) => {}
-        }
+        at
     }
 
     /// The same next to counters, byte by byte.
@@ -426,6 +426,17 @@ impl Options {
                 append(0, &right.to_be_bytes());
             }
         }
+    }
+}
+
+/// Writes the option of blocks, of which there is one at least.
+#[cold]
+fn emit_blocks(blocks: &SackBlocks, bytes: &mut [u8]) {
+    bytes[..4].copy_from_slice(&[NO_OPERATION, NO_OPERATION, SACK, blocks.length() as u8]);
+    let (places, _) = bytes[4..].as_chunks_mut::<BLOCK_LENGTH>();
+    for (place, (left, right)) in places.iter_mut().zip(blocks.iter()) {
+        put(place, 0, left.to_be_bytes());
+        put(place, 4, right.to_be_bytes());
     }
 }
 
