@@ -253,6 +253,15 @@ INFO = {
 }  # fmt: skip
 
 
+# What scripts compare fields with.
+INFO_NAMES = {
+    "TCP_CA_Open": 0, "TCP_CA_Disorder": 1, "TCP_CA_CWR": 2, "TCP_CA_Recovery": 3,
+    "TCP_CA_Loss": 4, "TCPI_OPT_TIMESTAMPS": 1, "TCPI_OPT_SACK": 2, "TCPI_OPT_WSCALE": 4,
+    "TCPI_OPT_ECN": 8, "TCPI_OPT_ECN_SEEN": 16, "TCPI_OPT_SYN_DATA": 32,
+    "TCP_INFINITE_SSTHRESH": 0x7FFFFFFF,
+}  # fmt: skip
+
+
 def read_tcp_info(info):
     fields = {
         f"tcpi_{name}": int.from_bytes(info[at : at + size], "little")
@@ -261,4 +270,4 @@ def read_tcp_info(info):
     }
     if len(info) > 6:
         fields |= {"tcpi_snd_wscale": info[6] & 15, "tcpi_rcv_wscale": info[6] >> 4}
-    return fields
+    return INFO_NAMES | fields

@@ -37,6 +37,8 @@ class Player:
         self.lab = Lab(target)
         self.calls = Calls(self.lab)
         self.notes = []
+        # What no line of the script sets.
+        self.fixed = {}
         for name, value in (LINUX | settings).items():
             self.set(name, value)
         self.fixed = settings
@@ -51,7 +53,7 @@ class Player:
         self.taken = []
 
     def play(self):
-        """The lines that differ, each with its number: the first one ends the script."""
+        """The first line that differs, with its number, and how; None if all agrees."""
         line = 0
         try:
             for event in self.events:
@@ -155,7 +157,10 @@ class Player:
             self.calls.connected = None
         elif is_syn:
             self.ports = (self.ports[0], PORT)
-        stamp = lambda value, echo: (value, self.stamps.get(echo, echo))  # noqa: E731
+
+        def stamp(value, echo):
+            return value, self.stamps.get(echo, echo)
+
         self.lab.put(packets.build(segment, self.ports, stamp))
 
     def call(self, event, end_ns):
@@ -208,9 +213,7 @@ class Player:
             self.set(name, int(values[0], 0))
 
     def set(self, name, value):
-        if name in getattr(self, "fixed", {}):
-            return
-        if not self.lab.set(name, value):
+        if name not in self.fixed and not self.lab.set(name, value):
             self.notes.append(f"the lab has no setting {name}={value}")
 
     def assert_python(self, text):
