@@ -194,8 +194,6 @@ pub(crate) struct Acknowledged {
     /// What it says has arrived.
     pub(crate) bytes: u64,
     pub(crate) segment_bytes: u32,
-    /// Its timestamp says that it is newer than any other.
-    pub(crate) is_later: bool,
 }
 
 impl Acknowledged {
@@ -315,10 +313,10 @@ impl EcnState {
         }
     }
 
-    /// A packet has come, with so many bytes. True if it is to be answered though it has no data.
-    #[cold]
-    pub(crate) fn on_arrival(&mut self, ecn: Ecn, bytes: u32) -> bool {
-        self.accurate_mut().is_some_and(|accurate| accurate.on_arrival(ecn, bytes))
+    /// A packet has come, with so many bytes, that `is_later` than all others if its timestamp says
+    /// so. True if it is to be answered though it has no data.
+    pub(crate) fn on_arrival(&mut self, ecn: Ecn, bytes: u32, is_later: bool) -> bool {
+        self.accurate_mut().is_some_and(|accurate| accurate.on_arrival(ecn, bytes, is_later))
     }
 
     /// Data has come again that was acknowledged.
@@ -354,7 +352,6 @@ impl EcnState {
     }
 
     /// An acknowledgement has come. True if it says of a mark that is not answered yet.
-    #[inline]
     pub(crate) fn on_ack(&mut self, repr: &Repr, acknowledged: &Acknowledged) -> bool {
         let is_marked = match &mut self.feedback {
             Feedback::None => return false,
@@ -372,7 +369,6 @@ impl EcnState {
 
     /// An acknowledgement has come of an end that has nothing outstanding: what it tells of was
     /// none of its data.
-    #[cold]
     pub(crate) fn on_idle_ack(&mut self, repr: &Repr, acknowledged: &Acknowledged) {
         if let Some(accurate) = self.accurate_mut() {
             accurate.on_ack(repr.flags, &repr.options, acknowledged);
@@ -410,18 +406,23 @@ impl EcnState {
         }
     }
 
-    /// Adds what the option says, if it is to be sent now, to those of a segment.
-    #[cold]
-    pub(crate) fn extend(&self, options: &mut Options, when: EcnOption, now: Time, rtt_ns: u64) {
-        if let Some(accurate) = self.accurate() {
-            accurate.counters.extend(options, when, now, rtt_ns);
+    /// The options of a segment, with what is said of bytes if that is to be sent now.
+    pub(crate) fn counted(
+        &self,
+        options: Options,
+        when: EcnOption,
+        now: Time,
+        rtt_ns: u64,
+    ) -> Options {
+        match self.accurate() {
+            Some(accurate) => accurate.counters.extend(options, when, now, rtt_ns),
+            None => options,
         }
     }
 
-    /// A segment has left with `options`, and has reported something that has come twice or not.
-    #[cold]
-    pub(crate) fn on_sent(&mut self, now: Time, options: &Options, with_duplicate: bool) {
-        if let Some(accurate) = self.accurate_mut().filter(|_| options.counters().is_some()) {
+    /// That has left, and has reported something that has come twice or not.
+    pub(crate) fn on_counted(&mut self, now: Time, with_duplicate: bool) {
+        if let Some(accurate) = self.accurate_mut() {
             accurate.counters.on_sent(now, with_duplicate);
         }
     }

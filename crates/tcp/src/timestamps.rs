@@ -56,16 +56,12 @@ impl Timestamps {
         is_before(value, self.recent) && now.since(self.recent_at) < VALID_NS
     }
 
-    /// RFC 7323, section 4.3, (2): the caller has seen that "SEG.SEQ <= Last.ACK.sent". True if it
-    /// is another one.
+    /// RFC 7323, section 4.3, (2): the caller has seen that "SEG.SEQ <= Last.ACK.sent".
     #[inline]
-    pub(crate) const fn update(&mut self, now: Time, value: u32) -> bool {
-        let is_newer = !is_before(value, self.recent) || now.since(self.recent_at) >= VALID_NS;
-        let is_other = value != self.recent;
-        if is_newer {
+    pub(crate) const fn update(&mut self, now: Time, value: u32) {
+        if !is_before(value, self.recent) || now.since(self.recent_at) >= VALID_NS {
             (self.recent, self.recent_at) = (value, now);
         }
-        is_newer && is_other
     }
 
     pub(crate) const fn recent(&self) -> u32 {

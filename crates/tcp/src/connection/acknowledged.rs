@@ -41,7 +41,7 @@ struct Ack {
 
 impl Connection {
     /// Takes the acknowledgement `ack`, which is not of what has not been sent, of a segment at
-    /// `start`, which `is_later` than all others if its timestamp says so.
+    /// `start`.
     #[inline]
     pub(super) fn handle_ack(
         &mut self,
@@ -49,16 +49,12 @@ impl Connection {
         arrival: &Arrival,
         start: u64,
         ack: u64,
-        is_later: bool,
     ) -> After {
         let repr = &arrival.repr;
         let una = self.snd.una();
         let window_changed = ack >= una && self.update_window(now, arrival, start, ack);
         let sacks = self.sack && !repr.options.sack().is_empty();
         if ack < una || (self.board.is_empty() && !sacks) {
-            if ack == una && self.ecn.is_accurate() {
-                self.ecn.on_idle_ack(repr, &self.acknowledged(ack, 0, is_later));
-            }
             return After::Alive; // nothing that is not known
         }
         let is_bare = ack == una && arrival.length() == 0 && !window_changed;
@@ -85,18 +81,19 @@ impl Connection {
             self.recovery.duplicates += 1;
         }
         self.measure(&seen, arrival);
-        let acknowledged = self.acknowledged(ack, seen.delivered.bytes, is_later);
-        seen.marked = self.ecn.on_ack(repr, &acknowledged);
+        if self.ecn.is_agreed() {
+            let acknowledged = self.acknowledged(ack, seen.delivered.bytes);
+            seen.marked = self.ecn.on_ack(repr, &acknowledged);
+        }
         self.recover(&mut seen, arrival);
         self.control_window(&seen);
         self.set_timers(now, seen.advances);
         self.after_ack(now)
     }
 
-    #[inline]
-    fn acknowledged(&self, una: u64, bytes: u64, is_later: bool) -> Acknowledged {
+    pub(super) fn acknowledged(&self, una: u64, bytes: u64) -> Acknowledged {
         let (next, segment_bytes) = (self.snd.next(), self.size.bytes());
-        Acknowledged { una, next, bytes, segment_bytes, is_later }
+        Acknowledged { una, next, bytes, segment_bytes }
     }
 
     fn update_window(&mut self, now: Time, arrival: &Arrival, start: u64, ack: u64) -> bool {

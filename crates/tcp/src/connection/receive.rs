@@ -11,6 +11,7 @@ use crate::rcv::Received;
 use crate::seq;
 use crate::state::State;
 use crate::timers::Timer;
+use crate::timestamps::{Timestamps, is_before};
 
 /// What is answered at once, besides what [`Connection::poll_transmit`] will give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,18 +98,17 @@ impl Connection {
             self.challenge(now);
             return Reply::Nothing;
         }
-        let mut is_later = false;
+        if self.ecn.is_accurate() {
+            self.count_marks(arrival, start, ack);
+        }
         if let (Some(timestamps), Some(option)) = (&mut self.timestamps, repr.options.timestamps)
             && start <= self.acknowledged
         {
-            is_later = timestamps.update(now, option.value);
-        }
-        if self.ecn.is_accurate() {
-            self.count_marks(arrival);
+            timestamps.update(now, option.value);
         }
         self.last_heard = now;
         self.keep_alive_probes = 0;
-        if self.handle_ack(now, arrival, start, ack, is_later) == After::Gone {
+        if self.handle_ack(now, arrival, start, ack) == After::Gone {
             return Reply::Nothing;
         }
         if length > 0 {
@@ -132,10 +132,18 @@ impl Connection {
     /// RFC 9768, section 3.2: each packet counts. What has no data is answered if it tells of much,
     /// and then without blocks, so that nobody takes the answer for a duplicate (3.2.2.5.1).
     #[cold]
-    fn count_marks(&mut self, arrival: &Arrival) {
-        let is_to_be_told = self.ecn.on_arrival(arrival.ecn, arrival.payload_length);
+    fn count_marks(&mut self, arrival: &Arrival, start: u64, ack: u64) {
+        let options = &arrival.repr.options;
+        let recent = self.timestamps.as_ref().map(Timestamps::recent);
+        let is_later = recent.zip(options.timestamps).is_some_and(|(recent, option)| {
+            start <= self.acknowledged && is_before(recent, option.value)
+        });
+        let is_to_be_told = self.ecn.on_arrival(arrival.ecn, arrival.payload_length, is_later);
         if is_to_be_told && !(self.sack && self.rcv.has_blocks()) {
             self.ack.demand();
+        }
+        if ack == self.snd.una() && self.board.is_empty() {
+            self.ecn.on_idle_ack(&arrival.repr, &self.acknowledged(ack, 0));
         }
     }
 
@@ -182,7 +190,7 @@ impl Connection {
     /// 9768, section 3.2), if it is what was acknowledged last.
     fn on_data_again(&mut self, arrival: &Arrival, end: u64) {
         if end == self.acknowledged {
-            self.ecn.on_arrival(arrival.ecn, arrival.payload_length);
+            self.ecn.on_arrival(arrival.ecn, arrival.payload_length, false);
         }
         self.ecn.on_data_again();
     }

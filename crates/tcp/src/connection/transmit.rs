@@ -369,7 +369,7 @@ impl Connection {
         let with_data = !payload.is_empty();
         let repr = self.header(range.start, flags, options);
         if self.ecn.is_accurate() {
-            self.ecn.on_sent(now, &options, self.rcv.duplicate().is_some());
+            self.on_counted(now, options.counters().is_some());
         }
         self.rcv.forget_duplicate();
         self.ack.on_sent(with_data);
@@ -385,6 +385,13 @@ impl Connection {
             ecn_capable: self.ecn.is_capable()
                 && self.settings.variants.capable.has_all(self.ecn.is_accurate()),
             ip: self.settings.ip,
+        }
+    }
+
+    #[cold]
+    fn on_counted(&mut self, now: Time, has_counters: bool) {
+        if has_counters {
+            self.ecn.on_counted(now, self.rcv.duplicate().is_some());
         }
     }
 
@@ -410,10 +417,16 @@ impl Connection {
             options.extra = self.blocks().into();
         }
         if self.ecn.is_accurate() {
-            let rtt_ns = self.rto.smoothed_ns().unwrap_or(0);
-            self.ecn.extend(&mut options, self.settings.ecn_option, now, rtt_ns);
+            return self.counted(options, now);
         }
         options
+    }
+
+    /// The same with what is said of marks by the byte.
+    #[cold]
+    fn counted(&self, options: Options, now: Time) -> Options {
+        let rtt_ns = self.rto.smoothed_ns().unwrap_or(0);
+        self.ecn.counted(options, self.settings.ecn_option, now, rtt_ns)
     }
 
     #[inline]

@@ -42,6 +42,8 @@ pub(super) struct Accurate {
     /// What came last, and whether that is the first mark after none.
     last: Ecn,
     is_first_mark: bool,
+    /// Its timestamp is newer than any other.
+    is_later: bool,
     /// The peer gets nothing that can be marked.
     pub(super) is_mute: bool,
     /// What comes next acknowledges this end's SYN, and has no number.
@@ -103,9 +105,11 @@ impl Accurate {
         self.of_answer = number(told(ecn));
     }
 
-    /// A packet has come, with so many bytes, whatever is in it. True if it is to be answered
+    /// A packet has come, with so many bytes, whatever is in it, that `is_later` than all others if
+    /// its timestamp says so. True if it is to be answered
     /// though it has no data.
-    pub(super) fn on_arrival(&mut self, ecn: Ecn, bytes: u32) -> bool {
+    pub(super) fn on_arrival(&mut self, ecn: Ecn, bytes: u32, is_later: bool) -> bool {
+        self.is_later = is_later;
         let changes = core::mem::replace(&mut self.last, ecn) != ecn;
         let is_marked = ecn == Ecn::Marked;
         self.is_first_mark = is_marked && changes;
@@ -119,6 +123,7 @@ impl Accurate {
 
     /// What came last has data: section 3.2.2.5.1, "change-triggered" and "increment-triggered"
     /// acknowledgements.
+    #[cold]
     pub(super) fn on_data(&self, ecn: Ecn) -> bool {
         ecn == Ecn::Marked && (self.is_first_mark || self.untold >= UNTOLD_MAX)
     }
@@ -132,7 +137,7 @@ impl Accurate {
         acknowledged: &Acknowledged,
     ) -> bool {
         let is_answer = core::mem::take(&mut self.is_answer);
-        if acknowledged.bytes == 0 && !acknowledged.is_later {
+        if acknowledged.bytes == 0 && !self.is_later {
             return false; // one that others have overtaken, for all that is known
         }
         let marked = self.counters.on_ack(options.counters(), acknowledged.bytes);
@@ -188,6 +193,7 @@ impl Accurate {
 
     /// The flags of a segment that leaves. Section 3.2.2.1: only one without data says how the
     /// SYN-ACK came.
+    #[cold]
     pub(super) const fn flags(&mut self, has_data: bool) -> Flags {
         self.untold = 0;
         match core::mem::replace(&mut self.of_answer, 0) {

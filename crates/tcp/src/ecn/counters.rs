@@ -157,9 +157,15 @@ impl Counters {
 
     /// The option of a segment that leaves, as far as there is room for it next to its timestamps
     /// and blocks, of which it may take the place of those from the third on.
-    pub(super) fn extend(&self, options: &mut Options, when: EcnOption, now: Time, rtt_ns: u64) {
+    pub(super) fn extend(
+        &self,
+        options: Options,
+        when: EcnOption,
+        now: Time,
+        rtt_ns: u64,
+    ) -> Options {
         if !self.is_wanted(when, now, rtt_ns) {
-            return;
+            return options;
         }
         let blocks = options.sack().len();
         // With nothing new to say it takes no block's place.
@@ -169,13 +175,13 @@ impl Counters {
             let sack = Blocks::of(&options.sack()[..count]);
             for counters in (self.due.max(1).into()..=COUNTERS).rev() {
                 let counters = EcnCounters::new(EcnOrder::One, &values[..counters]);
-                let longer = Options { extra: Counted { counters, sack }.into(), ..*options };
+                let longer = Options { extra: Counted { counters, sack }.into(), ..options };
                 if longer.length() <= OPTIONS_LENGTH_MAX {
-                    *options = longer;
-                    return;
+                    return longer;
                 }
             }
         }
+        options
     }
 
     fn is_wanted(&self, when: EcnOption, now: Time, rtt_ns: u64) -> bool {
