@@ -93,6 +93,11 @@ impl Descriptors {
         }
     }
 
+    /// All sockets.
+    pub(crate) fn sockets(&self) -> Vec<Socket> {
+        self.numbers.keys().copied().collect()
+    }
+
     pub(crate) fn epoll_mut(&mut self, number: i32) -> Result<&mut Epoll, Errno> {
         match &mut self.get_mut(number)?.kind {
             Kind::Epoll(epoll) => Ok(epoll),

@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 
 use clearway_base::SECOND;
-use clearway_tcp::{Capable, Settings};
+use clearway_tcp::{Capable, EcnOption, Settings};
 use clearway_wire::tcp::Options;
 
 use crate::network::Habits;
@@ -30,7 +30,9 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     let settings = &mut defaults.options.settings;
     settings.opening_ms = NonZeroU32::new(if is_freebsd { OPENING_MS } else { 0 });
     settings.rto_max_ns = if is_freebsd { RTO_MAX_NS } else { Settings::default().rto_max_ns };
+    settings.ecn_option = if is_freebsd { EcnOption::Never } else { EcnOption::Always };
     let variants = &mut settings.variants;
+    variants.untested_ecn = is_freebsd;
     variants.ecn_retries = if is_freebsd { ECN_RETRIES } else { 0 };
     variants.whole_segments = is_freebsd;
     variants.fin_again = is_freebsd;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
-use clearway_tcp::{Capable, Config, Cookies, SocketOptions, UnusedWindow};
+use clearway_tcp::{Capable, Config, Cookies, EcnOption, SocketOptions, UnusedWindow};
 
 use crate::fast_open::{CLIENT, FastOpen, SERVER};
 use crate::network::Habits;
@@ -30,6 +30,7 @@ impl Default for Defaults {
         // As Linux has it.
         options.settings.variants.experimental_fast_open = true;
         options.settings.variants.capable = Capable::IfAccurate;
+        options.settings.ecn_option = EcnOption::Always;
         Self {
             options,
             config: Config::default(),
@@ -112,6 +113,26 @@ settings! {
             it.options.settings.accurate_ecn = value == 3;
             it.options.accepts_ecn = value != 0;
             it.options.accepts_accurate_ecn = value >= 3;
+        };
+    tcp_ecn_option (0, 3), "the option of accurate feedback, as Linux has it: see below",
+        |it| it.options.settings.ecn_option as i64,
+        |it, value| it.options.settings.ecn_option = match value {
+            0 => EcnOption::Never,
+            1 => EcnOption::WhenChanged,
+            2 => EcnOption::Always,
+            _ => EcnOption::DespiteLoss,
+        };
+    tcp_ecn_fallback SWITCH,
+        "a SYN that is lost is sent without it, and what is changed on the way ends marks",
+        |it| (!it.options.settings.variants.untested_ecn).into(),
+        |it, value| {
+            let variants = &mut it.options.settings.variants;
+            variants.untested_ecn = value == 0;
+            variants.ecn_retries = match variants.ecn_retries {
+                _ if value == 0 => u8::MAX,
+                u8::MAX => 0,
+                retries => retries,
+            };
         };
     tcp_syncookies (0, 2), "SYN cookies: 0 never, 1 under flood, 2 always",
         |it| it.config.cookies as i64,
@@ -303,7 +324,12 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
     if value < setting.range.0 || value > setting.range.1 {
         return Err(Errno::EINVAL);
     }
+    let before = state.defaults.options.settings.ecn_option;
     (setting.set)(&mut state.defaults, value);
+    let ecn_option = state.defaults.options.settings.ecn_option;
+    if ecn_option != before {
+        set_ecn_option(state, ecn_option);
+    }
     state.link.set_mtu(state.defaults.mtu);
     state.link.set_habits(state.defaults.habits);
     let stack = state.sockets.stack_mut();
@@ -313,6 +339,17 @@ pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<()
         stack.forget_fast_open_peers();
     }
     Ok(())
+}
+
+/// Linux looks at it with each segment, so it is of sockets that there are, too.
+fn set_ecn_option(state: &mut State, ecn_option: EcnOption) {
+    for socket in state.descriptors.sockets() {
+        let Ok(mut options) = state.sockets.options(socket).copied() else { continue };
+        options.settings.ecn_option = ecn_option;
+        if state.sockets.set_options(socket, options).is_err() {
+            continue; // it is gone
+        }
+    }
 }
 
 /// What is set; or what is counted, under the names of `tcp::Counters` and these.

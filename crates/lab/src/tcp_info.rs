@@ -6,8 +6,8 @@ use clearway_tcp::{Info, State};
 
 use crate::observed::Observed;
 
-/// The length of the structure, up to `tcpi_rcv_wnd`.
-const BYTES: usize = 236;
+/// The length of the structure, up to `tcpi_received_ce_bytes`.
+const BYTES: usize = 276;
 
 /// TCP_INFINITE_SSTHRESH: slow start ends by loss only.
 const SLOW_START: u64 = 0x7fff_ffff;
@@ -99,7 +99,14 @@ pub(crate) fn emit(info: &Info, now: Time, observed: Option<Observed>) -> Vec<u8
         (152, seen.data_segments_came.into()),
         (156, seen.data_segments_left.into()),
         (192, seen.delivered_segments(info)),
-        (196, info.marks_told.into()),
+        (196, info.marks.1.into()),
+        (248, info.marks.0.into()),
+        (252, info.marked_bytes.1[0].into()),
+        (256, info.marked_bytes.1[2].into()),
+        (260, info.marked_bytes.1[1].into()),
+        (264, info.marked_bytes.0[0].into()),
+        (268, info.marked_bytes.0[2].into()),
+        (272, info.marked_bytes.0[1].into()),
     ];
     for (at, word) in words.into_iter().chain(more) {
         let word = u32::try_from(word).unwrap_or(u32::MAX);

@@ -3,6 +3,8 @@
 //! connection opens, errors of routers, options of sockets that are seen in IP headers, and what
 //! TCP_INFO says of slow start and recovery. `docs/tcp.md` has the table.
 
+#[path = "suites/accurate_ecn.rs"]
+mod accurate_ecn;
 #[path = "suites/fast_open.rs"]
 mod fast_open;
 #[path = "suites/notices.rs"]
@@ -400,22 +402,6 @@ cases! {
         < SE. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1; ip 64 252
         write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 254";
 
-    /// RFC 9768: with accurate feedback all that leaves may be marked, as with Linux.
-    accurate_feedback: host() => "
-        set tcp_ecn 3; socket = 3; nonblock 3 = 0
-        connect 3 5000 = EINPROGRESS; > SEWA 0:0(0); ip 64 0
-        < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1; ip 64 2
-        write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < WA. 1:1(0) ack 101
-        tcp_info 3 delivered_ce = 1";
-
-    /// Or only data, as with FreeBSD, which says nothing of marks in TIME-WAIT.
-    accurate_feedback_of_freebsd: host() => "
-        set freebsd 1; set tcp_ecn 3; socket = 3; nonblock 3 = 0
-        connect 3 5000 = EINPROGRESS; > SEWA 0:0(0)
-        < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1; ip 64 0
-        write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < EA. 1:1(0) ack 101
-        close 3 = 0; > FEA. 101:101(0) ack 1; < FEA. 1:1(0) ack 102; > . 102:102(0) ack 2";
-
     /// FreeBSD, `ecn.plusplus` of 1: RFC 5562, "ECN+": the SYN-ACK may be marked, once.
     syn_acks_that_may_be_marked: host() => "
         set freebsd 1; set tcp_ecn 1; set ecn_plusplus 1
@@ -449,14 +435,6 @@ cases! {
         connect 3 5000 = EINPROGRESS; > S 0:0(0)
         icmp unreachable seq 1; get_option 3 error = 0
         icmp unreachable seq 0; get_option 3 error = 113";
-
-    /// Linux, `tcp_ecn` of 4 and 5: it is given to who asks, and not asked for.
-    accurate_feedback_for_others: host() => "
-        set tcp_ecn 4; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
-        < SEWA 0:0(0) <mss 1000>; > SW. 0:0(0) ack 1
-        socket = 4; nonblock 4 = 0; peer 6000; connect 4 6000 = EINPROGRESS; > SEW 0:0(0)
-        set tcp_ecn 5; socket = 5; nonblock 5 = 0; peer 6001
-        connect 5 6001 = EINPROGRESS; > S 0:0(0)";
 
     /// FreeBSD, tcp(4), TCP_NOOPT: a SYN without options.
     no_options: host() => "

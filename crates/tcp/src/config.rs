@@ -103,6 +103,8 @@ pub struct Settings {
     /// The same by the packet (RFC 9768), with `ecn`: who connects asks for it, who listens gives
     /// it to who asks.
     pub accurate_ecn: bool,
+    /// When the option that counts bytes is sent with it.
+    pub ecn_option: EcnOption,
     /// Data with a SYN (RFC 7413).
     pub fast_open: FastOpen,
     /// The largest segment, if it is to be less than what the path takes.
@@ -165,6 +167,21 @@ pub struct FastOpen {
     /// Cookies are neither asked for nor wanted from others. Anybody can then have a listener send
     /// to whom he likes (RFC 7413, section 5.2), so it is for networks where addresses are true.
     pub without_cookies: bool,
+}
+
+/// When the option of accurate congestion feedback is sent (RFC 9768, section 3.2.3), to peers of
+/// which it is known that they have it. It is read in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EcnOption {
+    /// Never.
+    #[default]
+    Never,
+    /// When something has changed, and three times in a round trip.
+    WhenChanged,
+    /// With each segment, until it seems that it does not arrive.
+    Always,
+    /// With each segment.
+    DespiteLoss,
 }
 
 /// What can be set of the IP header of a packet.
@@ -234,6 +251,7 @@ impl Default for Settings {
             sack: true,
             ecn: false,
             accurate_ecn: false,
+            ecn_option: EcnOption::default(),
             fast_open: FastOpen::default(),
             segment_bytes_max: None,
             ip: IpFields::default(),

@@ -1,5 +1,5 @@
-//! Explicit congestion notification: RFC 3168, section 6.1, and Accurate ECN, RFC 9768, as far as
-//! the header goes: its option, which counts bytes, is neither sent nor read.
+//! Explicit congestion notification: RFC 3168, section 6.1, and Accurate ECN, RFC 9768, which is in
+//! `accurate`, and its option in `counters`.
 //!
 //! ```text
 //!                classic                            accurate
@@ -9,10 +9,16 @@
 //! all others     ECE until CWR, CWR                 how many packets have come with a mark, by 8
 //! ```
 
+use clearway_base::Time;
 use clearway_wire::Ecn;
-use clearway_wire::tcp::Flags;
+use clearway_wire::tcp::{Counted, Extra, Flags, Options, Repr};
 
+use crate::config::EcnOption;
 use crate::saved::{Invalid, SavedEcn, ensure};
+use accurate::Accurate;
+
+mod accurate;
+mod counters;
 
 /// RFC 3168, 6.1.1: an "ECN-setup SYN packet" has both.
 const CLASSIC_SETUP: Flags = Flags::ECE.union(Flags::CWR);
@@ -20,13 +26,6 @@ const CLASSIC_SETUP: Flags = Flags::ECE.union(Flags::CWR);
 const ACCURATE_SETUP: Flags = CLASSIC_SETUP.union(Flags::AE);
 /// All flags that are about it.
 pub(crate) const ALL: Flags = ACCURATE_SETUP;
-/// Section 3.2.2: counters begin with 5, so that they are never taken for what older ends say.
-const FIRST: u8 = 5;
-/// The largest number that three flags have room for.
-const ACE_MASK: u8 = 7;
-/// Section 3.2.2.5.1: "increment-triggered", of how many marks an acknowledgement tells at least.
-const UNTOLD_MAX: u8 = 2;
-
 /// What a SYN asks for, as far as this end understands it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
@@ -34,8 +33,9 @@ pub(crate) enum Asked {
     Nothing,
     /// RFC 3168.
     Classic,
-    /// RFC 9768, by a SYN whose IP header said this.
-    Accurate(Ecn),
+    /// RFC 9768, by a SYN whose IP header said this; but once one has come, or an answer has left,
+    /// that does not say so, nothing is sent that may be marked (section 3.1.5).
+    Accurate { ecn: Ecn, is_mute: bool },
 }
 
 impl Asked {
@@ -46,9 +46,33 @@ impl Asked {
             bits if bits == number(CLASSIC_SETUP) => Self::Classic,
             // Section 3.1.3: what is not used yet is taken for what this version knows, "for
             // forward compatibility".
-            _ if is_accurate => Self::Accurate(ecn),
+            _ if is_accurate => Self::Accurate { ecn, is_mute: false },
             _ if flags.contains(CLASSIC_SETUP) => Self::Classic,
             _ => Self::Nothing,
+        }
+    }
+
+    /// The same, when the SYN has come once more, whose IP header says `ecn`, and asks for `again`.
+    /// Section 3.1.5: what was agreed on first stays, and the newest is told. `None` if nobody can
+    /// know what the peer takes for agreed on: it is to be reset.
+    pub(crate) const fn again(self, again: Self, ecn: Ecn) -> Option<Self> {
+        match (self, again) {
+            (Self::Accurate { is_mute, .. }, Self::Accurate { .. }) => {
+                Some(Self::Accurate { ecn, is_mute })
+            }
+            (Self::Accurate { .. }, Self::Nothing) => Some(Self::Accurate { ecn, is_mute: true }),
+            (Self::Accurate { .. }, Self::Classic) | (Self::Classic, Self::Accurate { .. }) => None,
+            (known, _) => Some(known),
+        }
+    }
+
+    /// The same, to which a SYN-ACK has been sent so often again.
+    pub(crate) const fn answered(self, retries: u8) -> Self {
+        match self {
+            Self::Accurate { ecn, .. } if retries > self.answers_again_max() => {
+                Self::Accurate { ecn, is_mute: true }
+            }
+            asked => asked,
         }
     }
 
@@ -67,34 +91,45 @@ impl Asked {
         match self {
             Self::Nothing => Flags::NONE,
             Self::Classic => Flags::ECE,
-            Self::Accurate(ecn) => told(ecn),
+            Self::Accurate { ecn, .. } => told(ecn),
         }
     }
 
-    /// How often an answer has them that is sent again: RFC 9768, section 3.1.4.2, once.
+    /// How often an answer has them that is sent again: RFC 9768, section 3.2.3.2.2, once.
     pub(crate) const fn answers_again_max(self) -> u8 {
-        matches!(self, Self::Accurate(_)) as u8
+        self.is_accurate() as u8
+    }
+
+    /// True if the answer may have counters.
+    pub(crate) const fn is_accurate(self) -> bool {
+        matches!(self, Self::Accurate { .. })
     }
 
     pub(crate) const fn save(self) -> u8 {
         match self {
             Self::Nothing => 0,
             Self::Classic => 1,
-            Self::Accurate(Ecn::NotCapable) => 2,
-            Self::Accurate(Ecn::Capable) => 3,
-            Self::Accurate(Ecn::Marked) => 4,
+            Self::Accurate { ecn, is_mute } => 2 + ecn as u8 + 4 * is_mute as u8,
         }
     }
 
     pub(crate) fn restore(saved: u8) -> Result<Self, Invalid> {
-        ensure(saved <= 4, "a SYN asks for what nobody knows")?;
+        ensure(saved < 10, "a SYN asks for what nobody knows")?;
         Ok(match saved {
             0 => Self::Nothing,
             1 => Self::Classic,
-            2 => Self::Accurate(Ecn::NotCapable),
-            3 => Self::Accurate(Ecn::Capable),
-            _ => Self::Accurate(Ecn::Marked),
+            bits => Self::Accurate { ecn: Ecn::from_bits(bits - 2), is_mute: bits >= 6 },
         })
+    }
+}
+
+impl EcnOption {
+    /// What a SYN-ACK has that agrees to accurate feedback, for the first time.
+    pub(crate) fn initial(self) -> Extra {
+        match self {
+            Self::Never => Extra::default(),
+            _ => Counted { counters: counters::initial(), ..Counted::default() }.into(),
+        }
     }
 }
 
@@ -107,7 +142,7 @@ pub(crate) const fn setup(is_accurate: bool) -> Flags {
 const fn told(ecn: Ecn) -> Flags {
     match ecn {
         Ecn::NotCapable => Flags::CWR,
-        // ECT(1) has flags of its own, which are for who can tell them apart.
+        Ecn::CapableOne => Flags::CWR.union(Flags::ECE),
         Ecn::Capable => Flags::AE,
         Ecn::Marked => Flags::AE.union(Flags::CWR),
     }
@@ -126,13 +161,13 @@ const fn flags_of(number: u8) -> Flags {
 }
 
 /// How congestion is told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 enum Feedback {
     /// Not at all.
     #[default]
     None,
     Classic(Classic),
-    Accurate(Counts),
+    Accurate(Box<Accurate>),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,26 +178,8 @@ struct Classic {
     reduced: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    /// Packets that have come with a mark, without [`FIRST`]: r.cep.
-    come: u8,
-    /// Packets of which the peer has told that they have come with one: s.cep.
-    told: u16,
-    /// What the IP header of the peer's SYN said, for the answers to it; and that of its SYN-ACK,
-    /// which the next segment says instead of a number.
-    of_syn: u8,
-    of_answer: u8,
-    /// Marks that have come since something was told.
-    untold: u8,
-    /// The data that came last had a mark.
-    was_marked: bool,
-    /// The peer gets nothing that can be marked.
-    is_mute: bool,
-}
-
 /// The ECN state of a connection.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct EcnState {
     feedback: Feedback,
     /// No second reduction for marks on what was sent before the first.
@@ -179,6 +196,13 @@ pub(crate) struct Acknowledged {
     pub(crate) segment_bytes: u32,
 }
 
+impl Acknowledged {
+    /// How many packets that is, about.
+    fn packets(&self) -> u64 {
+        self.bytes.div_ceil(self.segment_bytes.max(1).into())
+    }
+}
+
 impl EcnState {
     const fn of(feedback: Feedback) -> Self {
         Self { feedback, reduced_until: 0 }
@@ -189,26 +213,26 @@ impl EcnState {
         Self::of(match asked {
             Asked::Nothing => Feedback::None,
             Asked::Classic => Feedback::Classic(Classic::default()),
-            Asked::Accurate(ecn) => Feedback::Accurate(Counts {
-                come: u8::from(ecn == Ecn::Marked),
-                of_syn: number(told(ecn)),
-                ..Counts::default()
-            }),
+            Asked::Accurate { ecn, is_mute } => {
+                Feedback::Accurate(Box::new(Accurate::asked(ecn, is_mute)))
+            }
         })
     }
 
-    /// The state of who has asked, and got a SYN-ACK with `flags`, whose IP header says `ecn`.
-    pub(crate) fn answered(flags: Flags, ecn: Ecn, is_accurate: bool) -> Self {
-        let accurate = Counts {
-            come: u8::from(ecn == Ecn::Marked),
-            of_answer: number(told(ecn)),
-            ..Counts::default()
-        };
-        Self::of(match number(flags) {
+    /// The state of who has asked, by a SYN that was `sent` so if that is tested, and got the
+    /// SYN-ACK `repr`, whose IP header says `ecn`.
+    pub(crate) fn answered(repr: &Repr, ecn: Ecn, is_accurate: bool, sent: Option<Ecn>) -> Self {
+        Self::of(match number(repr.flags) {
+            // RFC 9768, table 2; and section 3.1.3: what is not used yet counts as if it said that
+            // the SYN has come as it was sent.
+            number @ 0b010..=0b110 if is_accurate => {
+                let mut accurate = Box::new(Accurate::answered(ecn, &repr.options));
+                accurate.is_mute = number != 0b101
+                    && sent.is_some_and(|sent| !accurate::is_possible(sent, number));
+                Feedback::Accurate(accurate)
+            }
             // RFC 3168, 6.1.1: "an ECN-setup SYN-ACK packet" has ECE and not CWR.
             0b001 | 0b101 => Feedback::Classic(Classic::default()),
-            // RFC 9768, table 2.
-            0b010 | 0b011 | 0b100 | 0b110 if is_accurate => Feedback::Accurate(accurate),
             _ => Feedback::None,
         })
     }
@@ -218,16 +242,33 @@ impl EcnState {
         !matches!(self.feedback, Feedback::None)
     }
 
+    #[inline]
     pub(crate) const fn is_accurate(&self) -> bool {
         matches!(self.feedback, Feedback::Accurate(_))
     }
 
-    /// Packets of which the peer has told that they have come with a mark.
-    pub(crate) const fn marks_told(&self) -> u16 {
-        match self.feedback {
-            Feedback::Accurate(counts) => counts.told,
-            _ => 0,
+    const fn accurate(&self) -> Option<&Accurate> {
+        match &self.feedback {
+            Feedback::Accurate(accurate) => Some(accurate),
+            _ => None,
         }
+    }
+
+    const fn accurate_mut(&mut self) -> Option<&mut Accurate> {
+        match &mut self.feedback {
+            Feedback::Accurate(accurate) => Some(accurate),
+            _ => None,
+        }
+    }
+
+    /// Packets that have come with a mark, and those of which the peer has told that they have.
+    pub(crate) fn marks(&self) -> (u32, u32) {
+        self.accurate().map_or((0, 0), Accurate::marks)
+    }
+
+    /// Bytes that have come in packets with ECT(1), CE and ECT(0), and as the peer has told.
+    pub(crate) fn bytes(&self) -> ([u32; 3], [u32; 3]) {
+        self.accurate().map(|accurate| accurate.counters.bytes()).unwrap_or_default()
     }
 
     /// True if what leaves may be marked.
@@ -236,7 +277,7 @@ impl EcnState {
         match &self.feedback {
             Feedback::None => false,
             Feedback::Classic(_) => true,
-            Feedback::Accurate(counts) => !counts.is_mute,
+            Feedback::Accurate(accurate) => !accurate.is_mute,
         }
     }
 
@@ -245,34 +286,50 @@ impl EcnState {
         match &self.feedback {
             Feedback::None => Flags::NONE,
             Feedback::Classic(_) => Flags::ECE,
-            Feedback::Accurate(counts) => flags_of(counts.of_syn),
+            Feedback::Accurate(accurate) => accurate.answer(),
         }
     }
 
-    /// The peer has acknowledged this end's SYN-ACK with `flags`: RFC 9768, section 3.2.2.1.
-    pub(crate) const fn on_answered(&mut self, flags: Flags) {
-        let Feedback::Accurate(counts) = &mut self.feedback else { return };
-        match number(flags) {
-            // 3.2.2.4: something on the way clears them.
-            0 => counts.is_mute = true,
-            0b110 => counts.told = 1,
-            _ => {}
+    /// The peer's SYN has come again.
+    pub(crate) fn on_asked_again(&mut self, flags: Flags, ecn: Ecn) {
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.on_asked_again(flags, ecn);
+        }
+    }
+
+    /// The peer has acknowledged this end's SYN-ACK, which was `sent` so if that is tested, with
+    /// `repr`, which has nothing else to say if it `is_bare`.
+    pub(crate) fn on_answered(&mut self, repr: &Repr, is_bare: bool, sent: Option<Ecn>) {
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.on_answered(repr.flags, is_bare, sent);
+            accurate.counters.see(repr.options.counters());
         }
     }
 
     /// A SYN-ACK has come again, and is acknowledged as it was at first.
     pub(crate) const fn on_answer_again(&mut self, ecn: Ecn) {
-        if let Feedback::Accurate(counts) = &mut self.feedback {
-            counts.of_answer = number(told(ecn));
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.on_answer_again(ecn);
         }
     }
 
-    /// A packet has come with a mark, whatever is in it.
-    #[cold]
-    pub(crate) const fn on_mark(&mut self) {
-        if let Feedback::Accurate(counts) = &mut self.feedback {
-            counts.come = counts.come.wrapping_add(1);
-            counts.untold = counts.untold.saturating_add(1);
+    /// A packet has come, with so many bytes, that `is_later` than all others if its timestamp says
+    /// so. True if it is to be answered though it has no data.
+    pub(crate) fn on_arrival(&mut self, ecn: Ecn, bytes: u32, is_later: bool) -> bool {
+        self.accurate_mut().is_some_and(|accurate| accurate.on_arrival(ecn, bytes, is_later))
+    }
+
+    /// Data has come again that was acknowledged.
+    pub(crate) fn on_data_again(&mut self) {
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.counters.on_data_again();
+        }
+    }
+
+    /// Nothing that this end has sent was ever acknowledged in time.
+    pub(crate) fn on_first_lost(&mut self) {
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.counters.on_first_lost();
         }
     }
 
@@ -290,23 +347,32 @@ impl EcnState {
         match &mut self.feedback {
             Feedback::None => false,
             Feedback::Classic(classic) => classic.on_data(ecn, flags),
-            Feedback::Accurate(counts) => counts.on_data(ecn),
+            Feedback::Accurate(accurate) => accurate.on_data(ecn),
         }
     }
 
     /// An acknowledgement has come. True if it says of a mark that is not answered yet.
-    #[inline]
-    pub(crate) fn on_ack(&mut self, flags: Flags, acknowledged: &Acknowledged) -> bool {
+    pub(crate) fn on_ack(&mut self, repr: &Repr, acknowledged: &Acknowledged) -> bool {
         let is_marked = match &mut self.feedback {
             Feedback::None => return false,
-            Feedback::Classic(_) => flags.contains(Flags::ECE),
-            Feedback::Accurate(counts) => counts.on_ack(flags, acknowledged),
+            Feedback::Classic(_) => repr.flags.contains(Flags::ECE),
+            Feedback::Accurate(accurate) => {
+                accurate.on_ack(repr.flags, &repr.options, acknowledged)
+            }
         };
         if !is_marked || acknowledged.una <= self.reduced_until {
             return false;
         }
         self.on_reduced(acknowledged.next);
         true
+    }
+
+    /// An acknowledgement has come of an end that has nothing outstanding: what it tells of was
+    /// none of its data.
+    pub(crate) fn on_idle_ack(&mut self, repr: &Repr, acknowledged: &Acknowledged) {
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.on_ack(repr.flags, &repr.options, acknowledged);
+        }
     }
 
     /// The window has been reduced, for whatever reason: 6.1.2.
@@ -319,12 +385,12 @@ impl EcnState {
 
     /// The flags of a segment that leaves.
     #[inline]
-    pub(crate) const fn flags(&mut self) -> Flags {
+    pub(crate) const fn flags(&mut self, has_data: bool) -> Flags {
         match &mut self.feedback {
             Feedback::None => Flags::NONE,
             Feedback::Classic(Classic { echoes: true, .. }) => Flags::ECE,
             Feedback::Classic(_) => Flags::NONE,
-            Feedback::Accurate(counts) => counts.flags(),
+            Feedback::Accurate(accurate) => accurate.flags(has_data),
         }
     }
 
@@ -340,23 +406,40 @@ impl EcnState {
         }
     }
 
-    pub(crate) const fn save(&self) -> SavedEcn {
-        match self.feedback {
-            Feedback::None => SavedEcn { feedback: 0, come: 0, told: 0, is_mute: false },
-            Feedback::Classic(_) => SavedEcn { feedback: 1, come: 0, told: 0, is_mute: false },
-            Feedback::Accurate(Counts { come, told, is_mute, .. }) => {
-                SavedEcn { feedback: 2, come, told, is_mute }
-            }
+    /// The options of a segment, with what is said of bytes if that is to be sent now.
+    pub(crate) fn counted(
+        &self,
+        options: Options,
+        when: EcnOption,
+        now: Time,
+        rtt_ns: u64,
+    ) -> Options {
+        match self.accurate() {
+            Some(accurate) => accurate.counters.extend(options, when, now, rtt_ns),
+            None => options,
         }
     }
 
-    pub(crate) fn restore(saved: SavedEcn) -> Result<Self, Invalid> {
-        ensure(saved.feedback <= 2, "congestion is told in a way that nobody knows")?;
-        let SavedEcn { come, told, is_mute, .. } = saved;
-        Ok(Self::of(match saved.feedback {
-            0 => Feedback::None,
-            1 => Feedback::Classic(Classic::default()),
-            _ => Feedback::Accurate(Counts { come, told, is_mute, ..Counts::default() }),
+    /// That has left, and has reported something that has come twice or not.
+    pub(crate) fn on_counted(&mut self, now: Time, with_duplicate: bool) {
+        if let Some(accurate) = self.accurate_mut() {
+            accurate.counters.on_sent(now, with_duplicate);
+        }
+    }
+
+    pub(crate) fn save(&self) -> SavedEcn {
+        match &self.feedback {
+            Feedback::None => SavedEcn::None,
+            Feedback::Classic(_) => SavedEcn::Classic,
+            Feedback::Accurate(accurate) => SavedEcn::Accurate(accurate.save()),
+        }
+    }
+
+    pub(crate) fn restore(saved: &SavedEcn) -> Result<Self, Invalid> {
+        Ok(Self::of(match saved {
+            SavedEcn::None => Feedback::None,
+            SavedEcn::Classic => Feedback::Classic(Classic::default()),
+            SavedEcn::Accurate(saved) => Feedback::Accurate(Box::new(Accurate::restore(saved)?)),
         }))
     }
 }
@@ -372,41 +455,5 @@ impl Classic {
             return !core::mem::replace(&mut self.echoes, true);
         }
         is_reduced
-    }
-}
-
-impl Counts {
-    /// RFC 9768, section 3.2.2.5: "change-triggered" and "increment-triggered" acknowledgements.
-    fn on_data(&mut self, ecn: Ecn) -> bool {
-        let is_marked = ecn == Ecn::Marked;
-        let is_first = is_marked && !core::mem::replace(&mut self.was_marked, is_marked);
-        self.was_marked = is_marked;
-        is_first || is_marked && self.untold >= UNTOLD_MAX
-    }
-
-    /// Section 3.2.2.5.2 and appendix A.2: how many more marks there are. The number may have gone
-    /// round, if so much is acknowledged at once; then it is as many as there can be.
-    fn on_ack(&mut self, flags: Flags, acknowledged: &Acknowledged) -> bool {
-        if acknowledged.bytes == 0 {
-            return false; // old, or nobody can know
-        }
-        let packets = acknowledged.bytes.div_ceil(acknowledged.segment_bytes.max(1).into());
-        let known = FIRST.wrapping_add(self.told as u8);
-        let more = u64::from(number(flags).wrapping_sub(known) & ACE_MASK);
-        let mask = u64::from(ACE_MASK);
-        let more = match packets <= mask {
-            true => more,
-            false => packets - (packets.wrapping_sub(more) & mask),
-        };
-        self.told = self.told.wrapping_add(more as u16);
-        more > 0
-    }
-
-    const fn flags(&mut self) -> Flags {
-        self.untold = 0;
-        match core::mem::replace(&mut self.of_answer, 0) {
-            0 => flags_of(FIRST.wrapping_add(self.come)),
-            of_answer => flags_of(of_answer),
-        }
     }
 }

@@ -68,13 +68,15 @@ mod variants;
 mod ways;
 
 pub use clearway_congestion::Congestion;
-pub use config::{Config, Cookies, FastOpen, IpFields, KeepAlive, Settings, UnusedWindow};
+pub use config::{
+    Config, Cookies, EcnOption, FastOpen, IpFields, KeepAlive, Settings, UnusedWindow,
+};
 pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
 pub use fast_open::{FastOpenKeys, SavedPeer};
 pub use saved::{
-    Invalid, Orphan, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedEcn,
+    Invalid, Orphan, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedCounts, SavedEcn,
     SavedHalfOpen, SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
 };
 pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};

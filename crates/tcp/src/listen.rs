@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeSet, VecDeque};
 
 use clearway_base::{Prefix, SlotId, Time};
-use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
+use clearway_wire::tcp::{Extra, Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
 use crate::connection::{Accepted, Arrival, Challenges, Connecting, Transmit};
@@ -60,6 +60,8 @@ pub(crate) struct HalfOpen {
     pub(crate) timestamp_offset: u32,
     pub(crate) sent: Time,
     pub(crate) retries: u8,
+    /// Its SYN has come more than once.
+    pub(crate) is_again: bool,
     /// It has answered, and its listener waits for data.
     pub(crate) is_deferred: bool,
     pub(crate) challenges: Challenges,
@@ -175,7 +177,11 @@ impl HalfOpen {
             window_scale: self.offer.window_scale.map(|_| scale),
             sack_permitted: self.offer.sack,
             timestamps: self.offer.timestamp.map(|echo| Timestamps { value, echo }),
-            ..Options::default()
+            // RFC 9768, section 3.2.3.2.2: something on the way may not bear it.
+            extra: match self.retries == 0 && !self.is_again && self.offer.ecn.is_accurate() {
+                true => settings.ecn_option.initial(),
+                false => Extra::default(),
+            },
         };
         let mut flags = Flags::SYN | Flags::ACK;
         if self.retries <= self.offer.ecn.answers_again_max() {
@@ -246,7 +252,7 @@ impl HalfOpen {
             },
             peer_isn: self.peer_isn,
             options: self.offer.options(),
-            ecn: self.offer.ecn,
+            ecn: self.offer.ecn.answered(self.retries),
             sent: (self.retries == 0).then_some(self.sent),
         }
     }
@@ -353,6 +359,7 @@ pub(crate) fn from_cookie(
         timestamp_offset,
         sent: Time::ZERO,
         retries: 1, // the round-trip time is not known
+        is_again: false,
         is_deferred: false,
         challenges: Challenges::default(),
     }

@@ -24,7 +24,7 @@ use crate::fast_open::{FastOpenKeys, SavedPeer};
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 11;
+pub const SAVED_VERSION: u32 = 12;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,17 +203,28 @@ pub struct SavedConnection {
     pub fin_wait: Option<Time>,
 }
 
-/// How congestion is told (RFC 3168, RFC 9768).
+/// How congestion is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedEcn {
-    /// 0 not at all, 1 classic, 2 accurate.
-    pub feedback: u8,
-    /// Marked packets that have come, and that the peer has told of, of accurate feedback.
-    pub come: u8,
-    /// See `come`.
-    pub told: u16,
+pub enum SavedEcn {
+    /// Not at all.
+    None,
+    /// RFC 3168.
+    Classic,
+    /// RFC 9768.
+    Accurate(SavedCounts),
+}
+
+/// What accurate feedback counts (RFC 9768, section 3.2), of what has come and as the peer has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedCounts {
+    /// Packets with a mark.
+    pub marks: (u32, u32),
+    /// Bytes of packets with ECT(1), CE and ECT(0).
+    pub bytes: ([u32; 3], [u32; 3]),
     /// The peer gets nothing that can be marked.
     pub is_mute: bool,
+    /// What is known of the peer's option, 0 nothing to 3, and whether this end's does not arrive.
+    pub option: (u8, bool),
 }
 
 /// What both ends have agreed on.

@@ -1,6 +1,7 @@
 //! What other stacks do where RFCs leave a choice, or what RFCs have replaced since: for scripts of
 //! others that compare (`docs/lab.md`). Nothing of it is set in service.
 
+use clearway_wire::Ecn;
 use serde::{Deserialize, Serialize};
 
 /// Each is off unless it is set.
@@ -62,6 +63,9 @@ pub struct Variants {
     /// An error that says that the peer cannot be reached ends an attempt to connect, and an early
     /// connection. RFC 5461, section 4.1, has that of Linux; RFC 9293, section 3.9.2.2: "MUST NOT".
     pub unreachable_ends_opening: bool,
+    /// Nobody minds that the IP headers of a SYN and a SYN-ACK have been changed as they may not be.
+    /// RFC 9768, section 3.2.2.3, advises against sending what can be marked then.
+    pub untested_ecn: bool,
     /// What may be marked, where both ends understand marks.
     pub capable: Capable,
     /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,
@@ -90,6 +94,16 @@ impl Capable {
     /// True of what is no SYN and no new data.
     pub(crate) fn has_all(self, is_accurate: bool) -> bool {
         self == Self::All || self == Self::IfAccurate && is_accurate
+    }
+
+    /// What the IP header of a SYN says that asks for it.
+    pub(crate) fn of_syn(self) -> Ecn {
+        if self == Self::All { Ecn::Capable } else { Ecn::NotCapable }
+    }
+
+    /// What that of the answer says.
+    pub(crate) fn of_syn_ack(self) -> Ecn {
+        if self.has_syn_acks() { Ecn::Capable } else { Ecn::NotCapable }
     }
 
     pub(crate) fn has_syn_acks(self) -> bool {

@@ -6,7 +6,10 @@ pub enum Ecn {
     /// Its sender would not understand a mark.
     #[default]
     NotCapable,
-    /// Its sender understands marks, and there is none: ECT(0) or ECT(1).
+    /// ECT(1): its sender understands marks, and there is none. RFC 9331 has it mean that the sender
+    /// wants to have many.
+    CapableOne,
+    /// ECT(0): its sender understands marks, and there is none.
     Capable,
     /// "Congestion experienced".
     Marked,
@@ -24,8 +27,9 @@ impl Ecn {
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 0b11 {
             0b00 => Self::NotCapable,
-            0b11 => Self::Marked,
-            _ => Self::Capable,
+            0b01 => Self::CapableOne,
+            0b10 => Self::Capable,
+            _ => Self::Marked,
         }
     }
 }

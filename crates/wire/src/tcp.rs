@@ -21,13 +21,17 @@ use crate::view::view;
 use crate::{Malformed, protocol};
 use core::net::IpAddr;
 
+mod blocks;
+mod counters;
 mod flags;
 mod options;
 #[cfg(test)]
 mod tests;
 
+pub use blocks::{Blocks, SackBlocks};
+pub use counters::{EcnCounters, EcnOrder};
 pub use flags::Flags;
-pub use options::{Cookie, Extra, FastOpen, Options, SackBlocks, Timestamps};
+pub use options::{Cookie, Counted, Extra, FastOpen, Options, Timestamps};
 
 /// The length of the header without options.
 pub const HEADER_LENGTH: usize = 20;

@@ -4,6 +4,7 @@
 //! < S 0:0(0) win 1000 <mss 1460>      this segment comes; numbers of both sides begin with 0
 //! > S. 0:0(0) ack 1 <mss 1460>        this one leaves; options and window count if they stand there
 //! > *                                 any segment leaves
+//! < [ce] . 1:1(0) ack 1 <ECN1 1 0 1>  its IP header is marked, or `[ect0]`, `[ect1]`; and AccECN1
 //! +0.2 > . 1:1001(1000) ack 1         ... 0.2 s after what stands before, within a millisecond
 //! +1 < . 1:1(0) ack 1001 win 1000     time passes, in which nothing leaves; then this comes
 //! +3                                  time passes, in which nothing leaves
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clearway_wire::tcp::{self, Flags};
+use clearway_wire::tcp::{self, EcnCounters, EcnOrder, Flags};
 use clearway_wire::{icmpv4, icmpv6, ipv4, ipv6, protocol};
 use lab::{Epolled, Errno, Host, Options, Polled, Shutdown};
 
@@ -256,6 +257,7 @@ impl Script {
         shown.extend(options.window_scale.map(|scale| format!("wscale {scale}")));
         let block = |(start, end): &(u32, u32)| format!("{start}:{end}");
         let blocks: Vec<String> = options.sack().iter().map(block).collect();
+        shown.extend(options.counters().map(show_counters));
         shown.extend((!blocks.is_empty()).then(|| format!("sack {}", blocks.join(" "))));
         shown.extend(options.fast_open().map(show_fast_open));
         format!("{line} win {} <{}>", repr.window, shown.join(","))
@@ -269,7 +271,14 @@ impl Script {
 
     fn inject(&mut self, line: &str) {
         let (head, options) = line.split_once('<').unwrap_or((line, ""));
-        let words: Vec<&str> = head.split_whitespace().collect();
+        let mut words: Vec<&str> = head.split_whitespace().collect();
+        let ecn = match words[0] {
+            "[ect1]" => 1,
+            "[ect0]" => 2,
+            "[ce]" => 3,
+            _ => 0,
+        };
+        words.drain(..usize::from(ecn > 0));
         let flags = words[0].chars().filter(|letter| *letter != '0');
         let flags = flags.fold(Flags::NONE, |flags, letter| {
             flags | Flags::from_letter(letter).unwrap_or_else(|| self.fail("a flag"))
@@ -304,7 +313,20 @@ impl Script {
                         let (start, end) = (self.number(start), self.number(end));
                         sack.push(start as u32, end as u32);
                     }
-                    repr.options.extra = sack.into();
+                    repr.options.extra = match repr.options.extra {
+                        tcp::Extra::Counted(it) => {
+                            tcp::Counted { sack: tcp::Blocks::of(&sack), ..it }.into()
+                        }
+                        _ => sack.into(),
+                    };
+                }
+                [kind @ ("ECN0" | "ECN1"), ref counters @ ..] => {
+                    let counters: Vec<u32> =
+                        counters.iter().map(|it| self.number(it) as u32).collect();
+                    let order = if kind == "ECN0" { EcnOrder::Zero } else { EcnOrder::One };
+                    let counters = EcnCounters::new(order, &counters);
+                    let sack = tcp::Blocks::NONE;
+                    repr.options.extra = tcp::Counted { counters, sack }.into();
                 }
                 [kind @ ("FO" | "FOEXP"), ref cookie @ ..] => {
                     let cookie = cookie.first().map(|hex| self.cookie(hex));
@@ -326,7 +348,9 @@ impl Script {
         segment.extend((first..).take(length as usize).map(byte));
         let [here, there] = self.addresses;
         tcp::fill_checksum(&mut segment, sum(there, here));
-        self.put(&packet(there, here, protocol::TCP, &segment));
+        let mut packet = packet(there, here, protocol::TCP, &segment);
+        mark(&mut packet, ecn);
+        self.put(&packet);
     }
 
     fn cookie(&self, hex: &str) -> tcp::Cookie {
@@ -471,6 +495,13 @@ impl Script {
             "last_ack_recv" => (56, 4),
             "advmss" => (84, 4),
             "reordering" => (88, 4),
+            "received_ce" => (248, 4),
+            "delivered_e1_bytes" => (252, 4),
+            "delivered_e0_bytes" => (256, 4),
+            "delivered_ce_bytes" => (260, 4),
+            "received_e1_bytes" => (264, 4),
+            "received_e0_bytes" => (268, 4),
+            "received_ce_bytes" => (272, 4),
             "data_segs_in" => (152, 4),
             "data_segs_out" => (156, 4),
             "busy_time" => (168, 8),
@@ -485,7 +516,7 @@ impl Script {
             "total_retrans" => (100, 4),
             other => self.fail(&format!("there is no field {other}")),
         };
-        let mut place = [0; 256];
+        let mut place = [0; 512];
         self.host.getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut place)?;
         let bytes = place[at..at + length].iter().rev();
         Ok(bytes.fold(0, |value, byte| value << 8 | i64::from(*byte)))
@@ -796,6 +827,24 @@ fn packet(from: IpAddr, to: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     };
     bytes.extend_from_slice(payload);
     bytes
+}
+
+/// Says so of congestion in an IP header.
+fn mark(packet: &mut [u8], ecn: u8) {
+    if packet[0] >> 4 == 6 {
+        packet[1] |= ecn << 4;
+        return;
+    }
+    packet[1] |= ecn;
+    packet[10..12].fill(0);
+    let checksum = clearway_wire::checksum::Sum::new().with(&packet[..20]).checksum();
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+fn show_counters(counters: &EcnCounters) -> String {
+    let order = u8::from(counters.order() == EcnOrder::One);
+    let values: String = counters.iter().map(|(_, value)| format!(" {value}")).collect();
+    format!("ECN{order}{values}")
 }
 
 /// Tests, each what it is about, where it begins, and a script.

@@ -81,19 +81,19 @@ impl Connection {
             self.recovery.duplicates += 1;
         }
         self.measure(&seen, arrival);
-        seen.marked = self.ecn.on_ack(
-            repr.flags,
-            &Acknowledged {
-                una: ack,
-                next: self.snd.next(),
-                bytes: seen.delivered.bytes,
-                segment_bytes: self.size.bytes(),
-            },
-        );
+        if self.ecn.is_agreed() {
+            let acknowledged = self.acknowledged(ack, seen.delivered.bytes);
+            seen.marked = self.ecn.on_ack(repr, &acknowledged);
+        }
         self.recover(&mut seen, arrival);
         self.control_window(&seen);
         self.set_timers(now, seen.advances);
         self.after_ack(now)
+    }
+
+    pub(super) fn acknowledged(&self, una: u64, bytes: u64) -> Acknowledged {
+        let (next, segment_bytes) = (self.snd.next(), self.size.bytes());
+        Acknowledged { una, next, bytes, segment_bytes }
     }
 
     fn update_window(&mut self, now: Time, arrival: &Arrival, start: u64, ack: u64) -> bool {

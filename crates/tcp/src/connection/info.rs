@@ -115,8 +115,10 @@ pub struct Info {
     pub sack: bool,
     /// See `timestamps`.
     pub ecn: bool,
-    /// Packets of which the peer has told that they have come with a mark (RFC 9768), by 65,536.
-    pub marks_told: u16,
+    /// Packets that have come with a mark (RFC 9768), and of which the peer has told that they have.
+    pub marks: (u32, u32),
+    /// Bytes that have come in packets with ECT(1), CE and ECT(0), and as the peer has told.
+    pub marked_bytes: ([u32; 3], [u32; 3]),
     /// Data has come with the first SYN, or has gone with it and was taken (RFC 7413).
     pub syn_had_data: bool,
 }
@@ -186,7 +188,8 @@ impl Connection {
             timestamps: self.timestamps.is_some(),
             sack: self.sack,
             ecn: self.ecn.is_agreed(),
-            marks_told: self.ecn.marks_told(),
+            marks: self.ecn.marks(),
+            marked_bytes: self.ecn.bytes(),
             syn_had_data: self.syn_had_data,
         }
     }

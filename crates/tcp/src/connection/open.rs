@@ -95,7 +95,18 @@ impl Connection {
             window_scale: scales.then_some(scale),
             sack_permitted: if is_answer { self.sack } else { settings.sack },
             timestamps,
-            extra: self.fast_open_option().map(Extra::FastOpen).unwrap_or_default(),
+            extra: self.syn_extra(is_answer),
+        }
+    }
+
+    /// RFC 9768, section 3.2.3.2.1: who answers a SYN that asks for accurate feedback counts, unless
+    /// the answer is sent again.
+    fn syn_extra(&self, is_answer: bool) -> Extra {
+        let has_counters = is_answer && self.retries == 0 && self.ecn.is_accurate();
+        match self.fast_open_option() {
+            Some(option) => option.into(),
+            None if has_counters => self.settings.ecn_option.initial(),
+            None => Extra::default(),
         }
     }
 
@@ -161,8 +172,10 @@ impl Connection {
             return self.open_simultaneously(key, arrival, memory);
         }
         if self.settings.ecn {
+            let variants = &self.settings.variants;
+            let sent = (!variants.untested_ecn).then(|| variants.capable.of_syn());
             let is_accurate = self.settings.accurate_ecn;
-            self.ecn = EcnState::answered(repr.flags, arrival.ecn, is_accurate);
+            self.ecn = EcnState::answered(repr, arrival.ecn, is_accurate, sent);
         }
         self.establish(now, repr, ack);
         self.ack.demand();

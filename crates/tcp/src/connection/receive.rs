@@ -1,7 +1,6 @@
 //! What a segment does: RFC 9293, section 3.10.7.4, in its order.
 
 use clearway_base::{MILLISECOND, SlotId, Time};
-use clearway_wire::Ecn;
 use clearway_wire::tcp::Flags;
 
 use super::{Arrival, Connection};
@@ -12,6 +11,7 @@ use crate::rcv::Received;
 use crate::seq;
 use crate::state::State;
 use crate::timers::Timer;
+use crate::timestamps::{Timestamps, is_before};
 
 /// What is answered at once, besides what [`Connection::poll_transmit`] will give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,7 @@ impl Connection {
             }
             if !flags.contains(Flags::ACK) {
                 self.syn_due = true;
+                self.ecn.on_asked_again(flags, arrival.ecn);
                 return Reply::Nothing;
             }
             (start, flags) = (start + 1, flags.without(Flags::SYN));
@@ -87,7 +88,7 @@ impl Connection {
             // What was sent early in segments of its own is acknowledged below, as always.
             let of_syn = if self.board.is_empty() { ack } else { self.snd.first() };
             self.establish(now, repr, of_syn);
-            self.ecn.on_answered(repr.flags);
+            self.on_syn_ack_answered(arrival);
             self.take_held(now);
         }
         // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range
@@ -97,13 +98,13 @@ impl Connection {
             self.challenge(now);
             return Reply::Nothing;
         }
+        if self.ecn.is_accurate() {
+            self.count_marks(arrival, start, ack);
+        }
         if let (Some(timestamps), Some(option)) = (&mut self.timestamps, repr.options.timestamps)
             && start <= self.acknowledged
         {
             timestamps.update(now, option.value);
-        }
-        if arrival.ecn == Ecn::Marked {
-            self.ecn.on_mark();
         }
         self.last_heard = now;
         self.keep_alive_probes = 0;
@@ -117,6 +118,33 @@ impl Connection {
             self.ecn.on_bare(arrival.ecn, flags);
         }
         Reply::Nothing
+    }
+
+    /// The first acknowledgement of this end's SYN-ACK may say how that came.
+    fn on_syn_ack_answered(&mut self, arrival: &Arrival) {
+        let repr = &arrival.repr;
+        let is_bare = arrival.length() == 0 && repr.options.sack().is_empty();
+        let variants = &self.settings.variants;
+        let sent = (!variants.untested_ecn).then(|| variants.capable.of_syn_ack());
+        self.ecn.on_answered(repr, is_bare, sent);
+    }
+
+    /// RFC 9768, section 3.2: each packet counts. What has no data is answered if it tells of much,
+    /// and then without blocks, so that nobody takes the answer for a duplicate (3.2.2.5.1).
+    #[cold]
+    fn count_marks(&mut self, arrival: &Arrival, start: u64, ack: u64) {
+        let options = &arrival.repr.options;
+        let recent = self.timestamps.as_ref().map(Timestamps::recent);
+        let is_later = recent.zip(options.timestamps).is_some_and(|(recent, option)| {
+            start <= self.acknowledged && is_before(recent, option.value)
+        });
+        let is_to_be_told = self.ecn.on_arrival(arrival.ecn, arrival.payload_length, is_later);
+        if is_to_be_told && !(self.sack && self.rcv.has_blocks()) {
+            self.ack.demand();
+        }
+        if ack == self.snd.una() && self.board.is_empty() {
+            self.ecn.on_idle_ack(&arrival.repr, &self.acknowledged(ack, 0));
+        }
     }
 
     /// RFC 7323, section 5.3, R1: "If there is a Timestamps option in the arriving segment,
@@ -152,7 +180,19 @@ impl Connection {
             return self.handle_unusual(now, arrival, flags, start);
         }
         let length = arrival.length() - u64::from(flags != arrival.repr.flags);
+        if self.ecn.is_accurate() && length > 0 {
+            self.on_data_again(arrival, start + length);
+        }
         self.acknowledge_unacceptable(now, flags, start, length);
+    }
+
+    /// Data that ends at `end` was acknowledged, and has come again. It counts nevertheless (RFC
+    /// 9768, section 3.2), if it is what was acknowledged last.
+    fn on_data_again(&mut self, arrival: &Arrival, end: u64) {
+        if end == self.acknowledged {
+            self.ecn.on_arrival(arrival.ecn, arrival.payload_length, false);
+        }
+        self.ecn.on_data_again();
     }
 
     fn acknowledge_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {

@@ -124,7 +124,7 @@ impl Connection {
     fn agree_again(&mut self, now: Time, agreed: SavedAgreement) -> Result<(), Invalid> {
         self.scales = agreed.scales.is_some();
         self.sack = agreed.sack;
-        self.ecn = EcnState::restore(agreed.ecn)?;
+        self.ecn = EcnState::restore(&agreed.ecn)?;
         self.timestamps = agreed.timestamps.map(Timestamps::restore);
         self.timestamp_offset = agreed.timestamp_offset;
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));

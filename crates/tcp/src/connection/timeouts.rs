@@ -96,6 +96,9 @@ impl Connection {
             self.reduce_window(now, bytes, bytes);
             self.ecn.on_reduced(self.snd.next());
         }
+        if self.snd.una() == self.snd.first() {
+            self.ecn.on_first_lost();
+        }
         self.suspect_black_hole(now);
         self.control.on_timeout();
         let is_first = !was_timeout && self.sack;

@@ -239,7 +239,7 @@ impl Connection {
         if self.board.is_empty() {
             self.restart(now);
         }
-        let bytes = self.size.bytes_with(self.options_length());
+        let bytes = self.size.bytes_with(self.options_length(now));
         let in_flight = self.in_flight_bytes();
         let mut room = self.window_bytes().saturating_sub(in_flight);
         let is_free = in_flight == 0 || self.recovery.free_new > 0;
@@ -314,7 +314,7 @@ impl Connection {
     /// Notes what leaves for the first time, a segment at a time.
     #[inline]
     pub(super) fn first_time(&mut self, now: Time, range: Range<u64>) -> Transmit {
-        let bytes = u64::from(self.size.bytes_with(self.options_length()));
+        let bytes = u64::from(self.size.bytes_with(self.options_length(now)));
         let was_empty = self.board.is_empty();
         let (payload, fin) = self.snd.payload_of(&range);
         let mut at = payload.start;
@@ -355,7 +355,8 @@ impl Connection {
         let options = self.options(now);
         let segment_bytes = self.size.bytes_with(options.length());
         let (payload, fin) = self.snd.payload_of(&range);
-        let mut flags = Flags::ACK | new | self.ecn.flags();
+        let has_data = !payload.is_empty() || fin;
+        let mut flags = Flags::ACK | new | self.ecn.flags(has_data);
         if fin {
             flags |= Flags::FIN;
         }
@@ -367,6 +368,9 @@ impl Connection {
         }
         let with_data = !payload.is_empty();
         let repr = self.header(range.start, flags, options);
+        if self.ecn.is_accurate() {
+            self.on_counted(now, options.counters().is_some());
+        }
         self.rcv.forget_duplicate();
         self.ack.on_sent(with_data);
         self.timers.stop(Timer::AckDelay);
@@ -381,6 +385,13 @@ impl Connection {
             ecn_capable: self.ecn.is_capable()
                 && self.settings.variants.capable.has_all(self.ecn.is_accurate()),
             ip: self.settings.ip,
+        }
+    }
+
+    #[cold]
+    fn on_counted(&mut self, now: Time, has_counters: bool) {
+        if has_counters {
+            self.ecn.on_counted(now, self.rcv.duplicate().is_some());
         }
     }
 
@@ -405,13 +416,23 @@ impl Connection {
         if self.sack && self.rcv.has_blocks() {
             options.extra = self.blocks().into();
         }
+        if self.ecn.is_accurate() {
+            return self.counted(options, now);
+        }
         options
     }
 
+    /// The same with what is said of marks by the byte.
+    #[cold]
+    fn counted(&self, options: Options, now: Time) -> Options {
+        let rtt_ns = self.rto.smoothed_ns().unwrap_or(0);
+        self.ecn.counted(options, self.settings.ecn_option, now, rtt_ns)
+    }
+
     #[inline]
-    fn options_length(&self) -> usize {
-        match self.sack && self.rcv.has_blocks() {
-            true => self.options(Time::ZERO).length(),
+    fn options_length(&self, now: Time) -> usize {
+        match self.sack && self.rcv.has_blocks() || self.ecn.is_accurate() {
+            true => self.options(now).length(),
             false => 0, // none that the size of segments has not got
         }
     }

@@ -106,6 +106,7 @@ impl Stack {
             timestamp_offset,
             sent: now,
             retries: 0,
+            is_again: false,
             is_deferred: false,
             challenges: Challenges::default(),
         };
@@ -220,7 +221,7 @@ impl Stack {
         memory: &mut impl Memory,
     ) {
         if arrival.repr.sequence == half_open.peer_isn {
-            return self.answer_again(now, half_open);
+            return self.on_syn_again(now, key, arrival);
         }
         if arrival.repr.flags.contains(Flags::ACK) {
             return self.reply_reset(now, arrival);
@@ -228,6 +229,24 @@ impl Stack {
         self.drop_half_open(key);
         let (listener, tuple) = (half_open.listener, half_open.tuple);
         self.handle_syn(now, listener, tuple, arrival, None, memory);
+    }
+
+    /// The peer asks once more, and may ask for something else.
+    fn on_syn_again(&mut self, now: Time, key: SlotId, arrival: &Arrival) {
+        let Some(half_open) = self.half_open.get_mut(key) else {
+            return;
+        };
+        let Some(socket) = self.listeners.get(half_open.listener) else {
+            return;
+        };
+        let asked = Offer::of(arrival, &socket.settings).ecn;
+        let Some(ecn) = half_open.offer.ecn.again(asked, arrival.ecn) else {
+            self.drop_half_open(key);
+            return self.reply_reset(now, arrival);
+        };
+        (half_open.offer.ecn, half_open.is_again) = (ecn, true);
+        let half_open = *half_open;
+        self.answer_again(now, &half_open);
     }
 
     fn answer_again(&mut self, now: Time, half_open: &HalfOpen) {

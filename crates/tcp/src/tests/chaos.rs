@@ -11,7 +11,7 @@ use clearway_base::{MILLISECOND, Random, SECOND, SlotId, Time};
 use clearway_world::{FaultCounts, Faults, Steps};
 
 use super::saved::restore;
-use super::world::{Host, World, rate};
+use super::world::{Host, World, ecn_option, rate};
 use crate::*;
 
 const CONNECTIONS: usize = 12;
@@ -182,6 +182,8 @@ impl Chaos {
             timestamps: random.chance(3, 4),
             window_scaling: random.chance(3, 4),
             ecn: random.chance(1, 2),
+            accurate_ecn: seed % 2 == 1,
+            ecn_option: ecn_option(seed),
             fast_open: FastOpen {
                 connects: random.chance(1, 2),
                 pending_max: random.below(8) as u16,

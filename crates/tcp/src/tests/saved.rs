@@ -10,7 +10,7 @@ use clearway_wire::tcp::{self, Flags};
 use clearway_world::{Faults, Steps};
 
 use super::transfer::Flow;
-use super::world::{Host, Packet, World, rate, short_link};
+use super::world::{Host, Packet, World, ecn_option, rate, short_link};
 use crate::*;
 
 pub(super) fn restore(host: &mut Host, now: Time) {
@@ -41,6 +41,7 @@ fn streams_survive_a_hundred_restores() {
             window_scaling: random.chance(3, 4),
             ecn: random.chance(1, 2),
             accurate_ecn: random.chance(1, 2),
+            ecn_option: ecn_option(seed),
             receive_buffer_bytes: 3000 + random.below(1 << 17) as u32,
             congestion: if random.chance(1, 2) { Congestion::Swift } else { Congestion::Cubic },
             ..Settings::default()

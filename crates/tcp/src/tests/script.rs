@@ -6,7 +6,8 @@
 //! +0.2 > . 1:1001(1000) ack 1         ... 0.2 s after what stands before, within a millisecond
 //! +1 < . 1:1(0) ack 1001 win 1000     time passes, in which nothing leaves; then this comes
 //! +3                                  time passes, in which nothing leaves
-//! < [ce] P. 1:11(10) ack 1            the packet was marked; `> [ect]` one that may be
+//! < [ce] P. 1:11(10) ack 1            the packet was marked; `> [ect]` one that may be; `< [ect1]`
+//! > . 1:1(0) ack 11 <ECN1 1 10 1>     ... and counted: AccECN1, with ECT(1), CE, ECT(0)
 //! send 1000                           the app's calls: connect, listen, accept, send, recv,
 //!                                     release, shutdown, close, abort; `fails` in front: refused
 //! connect 1000                        the same, with so many bytes before the SYN has left
@@ -26,7 +27,10 @@ use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, SECOND, SlotId, Time};
 use clearway_wire::Ecn;
-use clearway_wire::tcp::{self, Cookie, FastOpen, Flags, Options, SackBlocks, Timestamps};
+use clearway_wire::tcp::{
+    self, Blocks, Cookie, Counted, EcnCounters, EcnOrder, Extra, FastOpen, Flags, Options,
+    SackBlocks, Timestamps,
+};
 
 use super::world::{Host, Packet};
 use crate::*;
@@ -40,6 +44,13 @@ const TOLERANCE_NS: u64 = MILLISECOND;
 /// What the byte at a place of a stream is.
 pub(super) const fn byte(at: u32) -> u8 {
     (at ^ (at >> 8)) as u8
+}
+
+/// The counters of accurate feedback, in the order that they stand in.
+fn show_counters(counters: &EcnCounters) -> String {
+    let order = u8::from(counters.order() == EcnOrder::One);
+    let values: String = counters.iter().map(|(_, value)| format!(" {value}")).collect();
+    format!("ECN{order}{values}")
 }
 
 /// A stack, the time, and what the script has seen of its peer.
@@ -255,6 +266,7 @@ impl Script {
                 format!("{}:{}", left.wrapping_sub(PEER_ISN), right.wrapping_sub(PEER_ISN))
             })
             .collect();
+        shown.extend(options.counters().map(show_counters));
         if !blocks.is_empty() {
             shown.push(format!("sack {}", blocks.join(" ")));
         }
@@ -278,7 +290,11 @@ impl Script {
         let mut words: VecDeque<&str> = head.split_whitespace().collect();
         let mut ecn = Ecn::NotCapable;
         if let Some(mark) = words.front().filter(|word| word.starts_with('[')) {
-            ecn = if *mark == "[ce]" { Ecn::Marked } else { Ecn::Capable };
+            ecn = match *mark {
+                "[ce]" => Ecn::Marked,
+                "[ect1]" => Ecn::CapableOne,
+                _ => Ecn::Capable,
+            };
             words.pop_front();
         }
         let flags = words.pop_front().unwrap_or_else(|| self.fail("flags"));
@@ -341,7 +357,16 @@ impl Script {
                     let is_experimental = kind == "FOEXP";
                     options.extra = FastOpen { cookie, is_experimental }.into();
                 }
-                ["sack", ref blocks @ ..] => options.extra = self.blocks(blocks).into(),
+                ["sack", ref blocks @ ..] => match &mut options.extra {
+                    Extra::Counted(counted) => counted.sack = Blocks::of(&self.blocks(blocks)),
+                    extra => *extra = self.blocks(blocks).into(),
+                },
+                [kind @ ("ECN0" | "ECN1"), ref counters @ ..] => {
+                    let order = if kind == "ECN0" { EcnOrder::Zero } else { EcnOrder::One };
+                    let counters: Vec<u32> = counters.iter().map(|it| self.number(it)).collect();
+                    let counters = EcnCounters::new(order, &counters);
+                    options.extra = Counted { counters, ..Counted::default() }.into();
+                }
                 _ => self.fail("an option"),
             }
         }
@@ -511,6 +536,15 @@ impl Script {
             "window_scaling" => settings.window_scaling = on,
             "ecn" => settings.ecn = on,
             "accurate_ecn" => settings.accurate_ecn = on,
+            "untested_ecn" => settings.variants.untested_ecn = on,
+            "ecn_option" => {
+                settings.ecn_option = match number() {
+                    Some(0) => EcnOption::Never,
+                    Some(1) => EcnOption::WhenChanged,
+                    Some(2) => EcnOption::Always,
+                    _ => EcnOption::DespiteLoss,
+                };
+            }
             "lax_ecn" => settings.variants.lax_ecn = on,
             "linear_syns" => settings.variants.linear_syns = number().ok_or("a number")? as u8,
             "pacing" => settings.pacing = on,
@@ -556,6 +590,10 @@ impl Script {
             ["unread", bytes] => (info.unread_bytes.to_string(), bytes),
             ["recovery", phase] => (info.recovery.to_owned(), phase),
             ["rto_ms", ms] => ((info.rto_ns / MILLISECOND).to_string(), ms),
+            ["marks_told", count] => (info.marks.1.to_string(), count),
+            ["bytes_told", bytes] => {
+                (info.marked_bytes.1.map(|it| it.to_string()).join(","), bytes)
+            }
             ["syn_data", is] => (info.syn_had_data.to_string(), is),
             ["room", bytes] => (self.host.stack.syn_room(self.key()?).to_string(), bytes),
             ["rtt_ms", ms] => ((info.rtt_ns / MILLISECOND).to_string(), ms),

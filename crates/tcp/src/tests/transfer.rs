@@ -4,7 +4,7 @@
 use clearway_base::{MILLISECOND, Random, SECOND, SlotId};
 use clearway_world::{FaultCounts, Faults, Steps};
 
-use super::world::{Host, World, rate, short_link};
+use super::world::{Host, World, ecn_option, rate, short_link};
 use crate::*;
 
 /// One direction of a transfer, as the app at its beginning sees it, who reads the other one, too.
@@ -174,6 +174,8 @@ fn over_links_with_faults() {
             timestamps: random.chance(3, 4),
             window_scaling: random.chance(3, 4),
             ecn: random.chance(1, 2),
+            accurate_ecn: seed % 2 == 1,
+            ecn_option: ecn_option(seed),
             no_delay: random.chance(1, 2),
             pacing: random.chance(1, 2),
             receive_buffer_bytes: 1000 + random.below(1 << 20) as u32,

@@ -162,6 +162,16 @@ impl Host {
     }
 }
 
+/// One of the ways to send the option of accurate feedback.
+pub(super) fn ecn_option(seed: u64) -> EcnOption {
+    match seed / 2 % 4 {
+        0 => EcnOption::Never,
+        1 => EcnOption::WhenChanged,
+        2 => EcnOption::Always,
+        _ => EcnOption::DespiteLoss,
+    }
+}
+
 fn packet(transmit: &Transmit, repr: &tcp::Repr, payload: &[u8]) -> Packet {
     let mut bytes = vec![0; tcp::HEADER_LENGTH_MAX];
     let length = repr.emit(&mut bytes);

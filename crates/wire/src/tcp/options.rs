@@ -1,5 +1,7 @@
 //! The options of a TCP header: those that this stack acts on. Others are skipped.
 
+use super::blocks::{BLOCK_LENGTH, Blocks, SackBlocks};
+use super::counters::{EcnCounters, EcnOrder};
 use crate::bytes::{put, u16_at, u32_at};
 use core::ops::Deref;
 
@@ -20,8 +22,9 @@ const FAST_OPEN: u8 = 34;
 const EXPERIMENT: u8 = 254;
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
-const BLOCK_LENGTH: usize = 8;
-const BLOCKS_MAX: usize = 4;
+/// Where an option begins in its word: RFC 7323, appendix A, and Linux's SYNs.
+const SACK_AT: usize = 2;
+const WINDOW_SCALE_AT: usize = 1;
 
 /// RFC 7323, section 2.3: "If a Window Scale option is received with a shift.cnt value larger than
 /// 14, the TCP SHOULD log the error but MUST use 14 instead of the specified value."
@@ -42,18 +45,33 @@ pub struct Options {
     pub extra: Extra,
 }
 
-/// A SYN has no blocks, and others have no cookie: so both have one place, and segments of data
-/// have no more bytes to be moved about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A SYN has no blocks, and others have no cookie; and next to counters there is no room for either
+/// in full. So they have one place, and segments of data have hardly more bytes to be moved about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extra {
+    /// Nothing of them.
+    #[default]
+    Nothing,
     /// RFC 2018, section 3.
     Sack(SackBlocks),
     /// RFC 7413, section 4.1.1. It means something with a SYN only.
     FastOpen(FastOpen),
+    /// RFC 9768, section 3.2.3, and blocks.
+    Counted(Counted),
 }
 
-// The count of blocks says which of the two it is.
-const _: () = assert!(size_of::<Extra>() == size_of::<SackBlocks>());
+const _: () = assert!(size_of::<Extra>() == size_of::<SackBlocks>() + 4);
+
+/// The counters of accurate congestion feedback, and blocks next to them: a fourth would leave room
+/// for one counter, and counts as lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counted {
+    /// What has come besides what is acknowledged.
+    pub sack: Blocks<3>,
+    /// The counters.
+    pub counters: EcnCounters,
+}
 
 /// The option of TCP Fast Open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,68 +98,22 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// Up to four blocks of sequence numbers, each its first and the one behind its last: as they come,
-/// nothing about them is certain.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct SackBlocks {
-    blocks: [(u32, u32); BLOCKS_MAX],
-    count: Count,
-}
-
-/// How many blocks there are. Not a plain number, so that [`Extra`] has a value to spare.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[repr(u8)]
-enum Count {
-    #[default]
-    None,
-    One,
-    Two,
-    Three,
-    Four,
-}
-
-const COUNTS: [Count; BLOCKS_MAX + 1] =
-    [Count::None, Count::One, Count::Two, Count::Three, Count::Four];
-
-impl SackBlocks {
-    /// No block.
-    pub const NONE: Self = Self { blocks: [(0, 0); BLOCKS_MAX], count: Count::None };
-
-    /// Appends a block if there is room.
-    #[inline]
-    pub fn push(&mut self, left: u32, right: u32) {
-        let count = self.count as usize;
-        if let Some(block) = self.blocks.get_mut(count) {
-            *block = (left, right);
-            self.count = COUNTS[count + 1];
-        }
-    }
-
-    /// Forgets those from the `count`th on.
-    pub fn truncate(&mut self, count: usize) {
-        let count = count.min(self.count as usize);
-        self.count = COUNTS[count];
-        self.blocks[count..].fill((0, 0));
-    }
-}
-
-impl Default for Extra {
-    #[inline]
-    fn default() -> Self {
-        Self::Sack(SackBlocks::NONE)
-    }
-}
-
 impl From<SackBlocks> for Extra {
     #[inline]
     fn from(blocks: SackBlocks) -> Self {
-        Self::Sack(blocks)
+        if blocks.is_empty() { Self::Nothing } else { Self::Sack(blocks) }
     }
 }
 
 impl From<FastOpen> for Extra {
     fn from(fast_open: FastOpen) -> Self {
         Self::FastOpen(fast_open)
+    }
+}
+
+impl From<Counted> for Extra {
+    fn from(counted: Counted) -> Self {
+        Self::Counted(counted)
     }
 }
 
@@ -216,21 +188,6 @@ impl core::fmt::Debug for Cookie {
     }
 }
 
-impl Deref for SackBlocks {
-    type Target = [(u32, u32)];
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        &self.blocks[..self.count as usize]
-    }
-}
-
-impl core::fmt::Debug for SackBlocks {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
 impl Options {
     /// What can be understood of `bytes`.
     ///
@@ -278,13 +235,26 @@ impl Options {
                 for block in option[2..].as_chunks::<BLOCK_LENGTH>().0 {
                     blocks.push(u32_at(block, 0), u32_at(block, 4));
                 }
-                self.extra = Extra::Sack(blocks);
+                match &mut self.extra {
+                    Extra::Counted(counted) => counted.sack = Blocks::of(&blocks),
+                    extra => *extra = blocks.into(),
+                }
             }
             (FAST_OPEN, _) => self.take_fast_open(FastOpen::parse(&option[2..], false)),
             (EXPERIMENT, 4..) if option[2..4] == FAST_OPEN_EXPERIMENT => {
                 self.take_fast_open(FastOpen::parse(&option[4..], true));
             }
-            _ => {}
+            _ => {
+                if let Some(order) = EcnOrder::of_kind(kind) {
+                    self.take_counters(EcnCounters::parse(order, &option[2..]));
+                }
+            }
+        }
+    }
+
+    fn take_counters(&mut self, counters: EcnCounters) {
+        if self.fast_open().is_none() {
+            self.extra = Extra::Counted(Counted { counters, sack: Blocks::of(self.sack()) });
         }
     }
 
@@ -297,10 +267,11 @@ impl Options {
     /// What has come besides what is acknowledged.
     #[inline]
     #[must_use]
-    pub const fn sack(&self) -> &SackBlocks {
+    pub fn sack(&self) -> &[(u32, u32)] {
         match &self.extra {
             Extra::Sack(blocks) => blocks,
-            Extra::FastOpen(_) => const { &SackBlocks::NONE },
+            Extra::Counted(counted) => &counted.sack,
+            Extra::Nothing | Extra::FastOpen(_) => &[],
         }
     }
 
@@ -308,8 +279,17 @@ impl Options {
     #[must_use]
     pub const fn fast_open(&self) -> Option<FastOpen> {
         match self.extra {
-            Extra::Sack(_) => None,
             Extra::FastOpen(option) => Some(option),
+            _ => None,
+        }
+    }
+
+    /// What accurate congestion feedback counts.
+    #[must_use]
+    pub const fn counters(&self) -> Option<&EcnCounters> {
+        match &self.extra {
+            Extra::Counted(counted) => Some(&counted.counters),
+            _ => None,
         }
     }
 
@@ -330,10 +310,33 @@ impl Options {
             length += 4;
         }
         match &self.extra {
-            Extra::Sack(SackBlocks { count: Count::None, .. }) => length,
-            Extra::Sack(blocks) => length + 4 + BLOCK_LENGTH * blocks.count as usize,
+            Extra::Nothing => length,
+            Extra::Sack(blocks) => length + blocks.length().next_multiple_of(4),
             Extra::FastOpen(option) => length + option.length().next_multiple_of(4),
+            Extra::Counted(counted) => self.length_counted(counted),
         }
+    }
+
+    /// The same next to counters, which stand in front of what needs no whole words.
+    const fn length_counted(&self, counted: &Counted) -> usize {
+        let mut length = 0;
+        if self.maximum_segment_size.is_some() {
+            length += 4;
+        }
+        if self.timestamps.is_some() {
+            length += 12;
+        }
+        length += counted.counters.length();
+        if self.sack_permitted && self.timestamps.is_none() {
+            length = place(length, SACK_AT) + 2;
+        }
+        if self.window_scale.is_some() {
+            length = place(length, WINDOW_SCALE_AT) + 3;
+        }
+        if counted.sack.length() > 0 {
+            length = place(length, SACK_AT) + counted.sack.length();
+        }
+        length.next_multiple_of(4)
     }
 
     /// Writes the options, each at a word's beginning, in the order that Linux has.
@@ -342,6 +345,23 @@ impl Options {
     /// If `bytes` is not as long as [`Options::length`] says.
     #[inline]
     pub(super) fn emit(&self, bytes: &mut [u8]) {
+        match &self.extra {
+            Extra::Counted(counted) => self.emit_counted(counted, bytes),
+            Extra::Nothing => _ = self.emit_words(bytes),
+            Extra::Sack(blocks) => {
+                let at = self.emit_words(bytes);
+                emit_blocks(blocks, &mut bytes[at..]);
+            }
+            Extra::FastOpen(option) => {
+                let at = self.emit_words(bytes);
+                option.emit(&mut bytes[at..]);
+            }
+        }
+    }
+
+    /// Writes all but what is extra; returns how long that is.
+    #[inline]
+    fn emit_words(&self, bytes: &mut [u8]) -> usize {
         let mut at = 0;
         let mut word = |word: [u8; 4]| {
             put(bytes, at, word);
@@ -365,19 +385,64 @@ impl Options {
         if let Some(scale) = self.window_scale {
             word([NO_OPERATION, WINDOW_SCALE.0, WINDOW_SCALE.1 as u8, scale]);
         }
-        match &self.extra {
-            Extra::Sack(SackBlocks { count: Count::None, .. }) => {}
-            Extra::Sack(blocks) => {
-                let length = 2 + BLOCK_LENGTH as u8 * blocks.count as u8;
-                word([NO_OPERATION, NO_OPERATION, SACK, length]);
-                for (left, right) in blocks.iter() {
-                    word(left.to_be_bytes());
-                    word(right.to_be_bytes());
-                }
+        at
+    }
+
+    /// The same next to counters, byte by byte.
+    #[cold]
+    fn emit_counted(&self, counted: &Counted, bytes: &mut [u8]) {
+        bytes.fill(NO_OPERATION);
+        let mut at = 0;
+        let mut append = |in_word: usize, option: &[u8]| {
+            at = place(at, in_word);
+            bytes[at..at + option.len()].copy_from_slice(option);
+            at += option.len();
+        };
+        if let Some(size) = self.maximum_segment_size {
+            let [high, low] = size.to_be_bytes();
+            append(0, &[MAXIMUM_SEGMENT_SIZE.0, MAXIMUM_SEGMENT_SIZE.1 as u8, high, low]);
+        }
+        let permitted = [SACK_PERMITTED.0, SACK_PERMITTED.1 as u8];
+        if let Some(timestamps) = self.timestamps {
+            if self.sack_permitted {
+                append(0, &permitted);
             }
-            Extra::FastOpen(option) => option.emit(&mut bytes[at..]),
+            append(2, &[TIMESTAMPS.0, TIMESTAMPS.1 as u8]);
+            append(0, &timestamps.value.to_be_bytes());
+            append(0, &timestamps.echo.to_be_bytes());
+        }
+        let (option, length) = counted.counters.emit();
+        append(0, &option[..length]);
+        if self.sack_permitted && self.timestamps.is_none() {
+            append(SACK_AT, &permitted);
+        }
+        if let Some(scale) = self.window_scale {
+            append(WINDOW_SCALE_AT, &[WINDOW_SCALE.0, WINDOW_SCALE.1 as u8, scale]);
+        }
+        if !counted.sack.is_empty() {
+            append(SACK_AT, &[SACK, counted.sack.length() as u8]);
+            for (left, right) in counted.sack.iter() {
+                append(0, &left.to_be_bytes());
+                append(0, &right.to_be_bytes());
+            }
         }
     }
+}
+
+/// Writes the option of blocks, of which there is one at least.
+#[cold]
+fn emit_blocks(blocks: &SackBlocks, bytes: &mut [u8]) {
+    bytes[..4].copy_from_slice(&[NO_OPERATION, NO_OPERATION, SACK, blocks.length() as u8]);
+    let (places, _) = bytes[4..].as_chunks_mut::<BLOCK_LENGTH>();
+    for (place, (left, right)) in places.iter_mut().zip(blocks.iter()) {
+        put(place, 0, left.to_be_bytes());
+        put(place, 4, right.to_be_bytes());
+    }
+}
+
+/// The next place from `at` on that stands so far in its word.
+const fn place(at: usize, in_word: usize) -> usize {
+    at + (4 + in_word - at % 4) % 4
 }
 
 impl Timestamps {

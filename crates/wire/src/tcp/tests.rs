@@ -2,6 +2,7 @@
 //! say.
 
 use super::*;
+use crate::Ecn;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -31,7 +32,13 @@ fn any_extra() -> impl Strategy<Value = Extra> {
     let option = (vec(any::<u8>(), 0..=16), any::<bool>())
         .prop_map(|(bytes, is_experimental)| (Cookie::new(&bytes), is_experimental))
         .prop_map(|(cookie, is_experimental)| FastOpen { cookie, is_experimental }.into());
-    prop_oneof![blocks, option]
+    let counted = (vec(0..1_u32 << 24, 0..=3), any::<bool>(), vec(any::<(u32, u32)>(), 0..=3))
+        .prop_map(|(counters, is_one, blocks)| {
+            let order = if is_one { EcnOrder::One } else { EcnOrder::Zero };
+            let counters = EcnCounters::new(order, &counters);
+            Counted { counters, sack: Blocks::of(&blocks) }.into()
+        });
+    prop_oneof![blocks, option, counted]
 }
 
 fn any_repr() -> impl Strategy<Value = Repr> {
@@ -168,6 +175,83 @@ fn four_blocks_of_sack_without_timestamps() {
     assert_eq!(Options::parse(&bytes), options);
     sack.truncate(1);
     assert_eq!(sack[..], [(0, 5)]);
+}
+
+/// RFC 9768, section 3.2.3: counters by the option's kind, as many as it is long.
+#[test]
+fn counters_stand_in_the_order_of_their_option() {
+    let read = |bytes: &[u8]| {
+        let options = Options::parse(bytes);
+        options.counters().map(|counters| counters.iter().collect::<Vec<_>>())
+    };
+    let (zero, one, marked) = (Ecn::Capable, Ecn::CapableOne, Ecn::Marked);
+    let body = [0, 0, 1, 1, 0, 0, 0xff, 0xff, 0xff];
+    let with = |kind: u8, length: u8| [&[kind, length][..], &body, &[1]].concat();
+    let all = [1, 0x1_0000, 0xff_ffff];
+    let pairs = |marks: [Ecn; 3], count: usize| {
+        Some(marks.into_iter().zip(all).take(count).collect::<Vec<_>>())
+    };
+    assert_eq!(read(&with(172, 11)), pairs([zero, marked, one], 3));
+    assert_eq!(read(&with(174, 11)), pairs([one, marked, zero], 3));
+    assert_eq!(read(&with(174, 8)), pairs([one, marked, zero], 2));
+    // "use those whole 3-octet fields that fit within the length".
+    assert_eq!(read(&with(172, 7)), pairs([zero, marked, one], 1));
+    assert_eq!(read(&with(172, 12)), pairs([zero, marked, one], 3));
+    assert_eq!(read(&[172, 2, 1, 1]), Some(Vec::new()));
+    assert_eq!(read(&[173, 2, 1, 1]), None);
+}
+
+/// What stands next to counters fills their last word, as with Linux.
+#[test]
+fn options_next_to_counters_need_no_whole_words() {
+    let counters = |count: usize| EcnCounters::new(EcnOrder::One, &[1, 0, 1][..count]);
+    let emit = |options: &Options| {
+        let mut bytes = vec![0; options.length()];
+        options.emit(&mut bytes);
+        assert_eq!(Options::parse(&bytes), *options);
+        bytes
+    };
+    let all = [174, 11, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    let alone = Counted { counters: counters(3), ..Counted::default() };
+    let bare = Options { extra: alone.into(), ..Options::default() };
+    assert_eq!(emit(&bare), [&all[..], &[1]].concat());
+    let syn_ack = Options {
+        maximum_segment_size: Some(1460),
+        window_scale: Some(8),
+        sack_permitted: true,
+        ..bare
+    };
+    let tail = [1, 1, 1, 4, 2, 1, 3, 3, 8];
+    assert_eq!(emit(&syn_ack), [&[2, 4, 5, 180], &all[..], &tail].concat());
+    let timestamps = Some(Timestamps { value: 7, echo: 9 });
+    let with_time = Options { timestamps, ..syn_ack };
+    let time = [4, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
+    let tail = [1, 1, 3, 3, 8];
+    assert_eq!(emit(&with_time), [&[2, 4, 5, 180], &time[..], &all, &tail].concat());
+    let sack = Blocks::of(&[(1, 2)]);
+    let block = [5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    for (count, between) in [(3, 3), (2, 2), (1, 1), (0, 0)] {
+        let extra = Counted { counters: counters(count), sack }.into();
+        let head = [&[174, 2 + 3 * count as u8], &all[2..2 + 3 * count]].concat();
+        let expected = [&head, &[1; 3][..between], &block].concat();
+        assert_eq!(emit(&Options { extra, ..Options::default() }), expected, "{count}");
+    }
+}
+
+/// Three blocks next to counters, whichever comes first.
+#[test]
+fn a_fourth_block_next_to_counters_counts_as_lost() {
+    let mut blocks = vec![5, 34];
+    (1..=8_u32).for_each(|edge| blocks.extend(edge.to_be_bytes()));
+    let counters = [172, 5, 0, 0, 7];
+    for bytes in [[&blocks[..], &counters].concat(), [&counters[..], &blocks].concat()] {
+        let options = Options::parse(&bytes);
+        assert_eq!(options.sack(), [(1, 2), (3, 4), (5, 6)]);
+        assert_eq!(options.counters().unwrap().iter().next(), Some((Ecn::Capable, 7)));
+    }
+    // Fast Open's option of a SYN-ACK leaves no place for counters.
+    let options = Options::parse(&[&counters[..], &[34, 2]].concat());
+    assert_eq!((options.counters(), options.fast_open().is_some()), (None, true));
 }
 
 #[test]

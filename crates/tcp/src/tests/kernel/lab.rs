@@ -305,6 +305,7 @@ fn encode(packet: &Packet) -> Vec<u8> {
     let payload_length = segment.len() as u16;
     let ecn = match packet.ecn {
         Ecn::NotCapable => 0,
+        Ecn::CapableOne => 1,
         Ecn::Capable => 2,
         Ecn::Marked => 3,
     };

@@ -1,0 +1,1 @@
+"""Plays packetdrill's scripts against the lab (docs/lab.md, "packetdrill")."""
