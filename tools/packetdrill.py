@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+from packetdrill.ip import VERSIONS  # noqa: E402
 from packetdrill.play import Player  # noqa: E402
-
-# What ksft_runner.sh of Linux's suites defines.
-DEFINES = {"TFO_COOKIE": "3021b9d889017eeb", "TFO_COOKIE_ZERO": "b7c12350a90dc8f5"}
 
 
 def pair(text):
@@ -24,6 +22,7 @@ def arguments():
         "--target", type=Path, default=Path(__file__).parents[1] / "target",
         help="cargo's target directory, with debug/libclearway_lab.so",
     )  # fmt: skip
+    parser.add_argument("--ip_version", choices=VERSIONS, default="ipv4")
     parser.add_argument(
         "--set", type=pair, action="append", default=[], metavar="NAME=VALUE",
         help="a setting of docs/lab.md, whatever the script sets",
@@ -42,7 +41,7 @@ def main():
     differing = 0
     for path in chosen.scripts:
         try:
-            player = Player(path, chosen.target, DEFINES | dict(chosen.D), settings)
+            player = Player(path, chosen.target, chosen.ip_version, dict(chosen.D), settings)
             problem = player.play()
             notes = player.notes
         except ValueError as error:

@@ -3,78 +3,28 @@
 import ctypes
 import errno
 import re
-import select
 import socket
-import struct
 
-from .lab import REMOTE, address
+from . import info
+from .messages import Messages
+from .readiness import Readiness
+from .values import NULL, evaluate, pack, split, value_of
 
 PORT = 8080
-NAMES = {
-    "TCP_INQ": 36, "TCP_NOTSENT_LOWAT": 25, "TCP_FASTOPEN_CONNECT": 30, "TCP_FASTOPEN": 23,
-    "TCP_FASTOPEN_KEY": 33, "TCP_FASTOPEN_NO_COOKIE": 34, "TCP_USER_TIMEOUT": 18,
-    "SO_ZEROCOPY": 60, "MSG_ZEROCOPY": 0x4000000, "MSG_FASTOPEN": 0x20000000, "MSG_EOR": 0x80,
-    "MSG_MORE": 0x8000, "MSG_ERRQUEUE": 0x2000, "MSG_NOSIGNAL": 0x4000, "MSG_DONTWAIT": 0x40,
-    "SIOCINQ": 0x541B, "FIONREAD": 0x541B, "SIOCOUTQ": 0x5411, "FIONBIO": 0x5421,
-    "F_GETFL": 3, "F_SETFL": 4, "O_RDWR": 2, "O_RDONLY": 0, "O_WRONLY": 1, "O_NONBLOCK": 0x800,
-    "SO_MAX_PACING_RATE": 47, "SO_SNDBUFFORCE": 32, "SO_RCVBUFFORCE": 33,
-}  # fmt: skip
+SO_MEMINFO = 55
 CALL = re.compile(
     r"^(?P<name>\w+)\s*\((?P<arguments>.*)\)\s*=\s*(?P<result>-?\w+|\.\.\.)"
     r"(?:\s+(?P<error>E[A-Z]+))?(?:\s*\(.*\))?\s*$"
 )
 
 
-class Struct(dict):
-    """`{events=POLLIN, fd=3}`."""
-
-
-def value_of(word):
-    if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)", word):
-        return int(word, 0)
-    if word in NAMES:
-        return NAMES[word]
-    for module in (socket, select):
-        if hasattr(module, word):
-            return int(getattr(module, word))
-    raise ValueError(f"{word} is not understood")
-
-
-def split(text):
-    """Arguments, at the commas that are in no brackets and no quotes."""
-    parts, depth, quoted = [""], 0, False
-    for char in text:
-        quoted ^= char == '"'
-        depth += (char in "([{") - (char in ")]}") if not quoted else 0
-        if char == "," and not depth and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part.strip() for part in parts if part.strip()]
-
-
-def evaluate(text):
-    """An argument: a number, names joined by `|`, a string, a list, a structure, None for `...`."""
-    if text == "...":
-        return None
-    if text[0] == '"':
-        return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
-    if text[0] == "[":
-        return [evaluate(part) for part in split(text[1:-1])]
-    if text[0] == "{":
-        pairs = (part.split("=", 1) for part in split(text[1:-1]))
-        return Struct({name.strip().lstrip("."): evaluate(what.strip()) for name, what in pairs})
-    bits = 0
-    for word in text.split("|"):
-        bits |= value_of(word.strip())
-    return bits
-
-
-class Calls:
+class Calls(Messages, Readiness):
     """The calls of a script, with its numbers of descriptors."""
 
-    def __init__(self, lab):
+    def __init__(self, lab, version):
         self.lab = lab
+        self.version = version
+        self.begin_ns = lab.now()
         self.descriptors = {}
         # The socket that `%{ }%` asks about.
         self.connected = None
@@ -113,10 +63,10 @@ class Calls:
         return (lambda: self.lab.call(name, *arguments)), None
 
     def make_socket(self, _domain, kind, protocol):
-        return self.simple("socket", socket.AF_INET, kind, protocol)
+        return self.simple("socket", self.version.socket_family, kind, protocol)
 
     def make_bind(self, fd, _address, _length):
-        return self.simple("bind", self.fd(fd), *address("0.0.0.0", PORT))
+        return self.simple("bind", self.fd(fd), *self.version.address(None, PORT))
 
     def make_listen(self, fd, backlog):
         return self.simple("listen", self.fd(fd), backlog)
@@ -130,9 +80,15 @@ class Calls:
 
         return (lambda: self.lab.call("accept", number, None, None, flags)), after
 
-    def make_connect(self, fd, _address, _length):
+    def make_connect(self, fd, to, _length):
         self.connected = self.fd(fd)
-        return self.simple("connect", self.fd(fd), *address(REMOTE, PORT))
+        packed, length = self.peer()
+        if to == socket.AF_UNSPEC:
+            packed = bytes(len(packed))
+        return self.simple("connect", self.fd(fd), packed, length)
+
+    def peer(self):
+        return self.version.address(self.version.remote, PORT)
 
     def make_close(self, fd):
         return self.simple("close", self.descriptors.pop(fd, fd))
@@ -144,20 +100,19 @@ class Calls:
         return self.make_send(fd, data, length, 0)
 
     def make_send(self, fd, data, length, flags):
-        data = (data or b"").ljust(length, b"\0")
+        data = content(data, length)
         return self.simple("send", self.fd(fd), data, ctypes.c_size_t(length), flags)
 
     def make_sendto(self, fd, data, length, flags, _address, _length):
         self.connected = self.fd(fd)
-        data = (data or b"").ljust(length, b"\0")
-        to = address(REMOTE, PORT)
+        data, to = content(data, length), self.peer()
         return self.simple("sendto", self.fd(fd), data, ctypes.c_size_t(length), flags, *to)
 
     def make_read(self, fd, data, length):
         return self.make_recv(fd, data, length, 0)
 
-    def make_recv(self, fd, _data, length, flags):
-        buffer = ctypes.create_string_buffer(max(1, length))
+    def make_recv(self, fd, data, length, flags, *_address):
+        buffer = None if data is NULL else ctypes.create_string_buffer(max(1, length))
         return self.simple("recv", self.fd(fd), buffer, ctypes.c_size_t(length), flags)
 
     make_recvfrom = make_recv
@@ -193,81 +148,24 @@ class Calls:
 
         return (lambda: self.lab.call(*call)), after
 
-    def make_poll(self, entries, count, timeout_ms):
-        packed = b"".join(
-            struct.pack("=ihh", self.fd(e["fd"]), e.get("events", 0), 0) for e in entries
-        )
-        buffer = ctypes.create_string_buffer(packed, len(packed))
-
-        def after(_result):
-            seen = [struct.unpack_from("=ihh", buffer, 8 * at)[2] for at in range(count)]
-            wanted = [e.get("revents", 0) for e in entries]
-            return [] if seen == wanted else [f"events: expected {wanted}, seen {seen}"]
-
-        return (lambda: self.lab.call("poll", buffer, ctypes.c_size_t(count), timeout_ms)), after
-
-    def tcp_info(self):
-        """`struct tcp_info` of the socket that was connected or accepted last."""
-        buffer = ctypes.create_string_buffer(512)
-        size = ctypes.c_uint32(len(buffer))
-        level, name = socket.IPPROTO_TCP, 11
+    def facts(self):
+        """TCP_INFO and SO_MEMINFO of the socket that was connected or accepted last."""
         if self.connected is None:
             return {}
-        self.lab.call("getsockopt", self.connected, level, name, buffer, ctypes.byref(size))
-        return read_tcp_info(buffer.raw[: size.value])
+        tcp = self.option_bytes(socket.IPPROTO_TCP, socket.TCP_INFO)
+        return info.read_tcp_info(tcp) | info.read_meminfo(
+            self.option_bytes(socket.SOL_SOCKET, SO_MEMINFO)
+        )
+
+    def option_bytes(self, level, name):
+        buffer = ctypes.create_string_buffer(512)
+        size = ctypes.c_uint32(len(buffer))
+        result = self.lab.call(
+            "getsockopt", self.connected, level, name, buffer, ctypes.byref(size)
+        )
+        return buffer.raw[: size.value] if result >= 0 else b""
 
 
-def pack(value):
-    if value is None:
-        return bytes(4)
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, Struct) and "onoff" in value:
-        return struct.pack("=ii", value["onoff"], value["linger"])
-    if isinstance(value, Struct):
-        return struct.pack("=qq", value.get("tv_sec", 0), value.get("tv_usec", 0))
-    numbers = value if isinstance(value, list) else [value]
-    return struct.pack(f"={len(numbers)}I", *(number & 0xFFFFFFFF for number in numbers))
-
-
-# linux/tcp.h: where each field of `struct tcp_info` stands, and how long it is.
-INFO = {
-    "state": (0, 1), "ca_state": (1, 1), "retransmits": (2, 1), "probes": (3, 1),
-    "backoff": (4, 1), "options": (5, 1), "rto": (8, 4), "ato": (12, 4), "snd_mss": (16, 4),
-    "rcv_mss": (20, 4), "unacked": (24, 4), "sacked": (28, 4), "lost": (32, 4),
-    "retrans": (36, 4), "last_data_sent": (44, 4), "last_ack_sent": (48, 4),
-    "last_data_recv": (52, 4), "last_ack_recv": (56, 4), "pmtu": (60, 4),
-    "rcv_ssthresh": (64, 4), "rtt": (68, 4), "rttvar": (72, 4), "snd_ssthresh": (76, 4),
-    "snd_cwnd": (80, 4), "advmss": (84, 4), "reordering": (88, 4), "rcv_rtt": (92, 4),
-    "rcv_space": (96, 4), "total_retrans": (100, 4), "pacing_rate": (104, 8),
-    "max_pacing_rate": (112, 8), "bytes_acked": (120, 8), "bytes_received": (128, 8),
-    "segs_out": (136, 4), "segs_in": (140, 4), "notsent_bytes": (144, 4), "min_rtt": (148, 4),
-    "data_segs_in": (152, 4), "data_segs_out": (156, 4), "delivery_rate": (160, 8),
-    "busy_time": (168, 8), "rwnd_limited": (176, 8), "sndbuf_limited": (184, 8),
-    "delivered": (192, 4), "delivered_ce": (196, 4), "bytes_sent": (200, 8),
-    "bytes_retrans": (208, 8), "dsack_dups": (216, 4), "reord_seen": (220, 4),
-    "rcv_ooopack": (224, 4), "snd_wnd": (228, 4), "rcv_wnd": (232, 4), "rehash": (236, 4),
-    "received_ce": (248, 4), "delivered_e1_bytes": (252, 4), "delivered_e0_bytes": (256, 4),
-    "delivered_ce_bytes": (260, 4), "received_e1_bytes": (264, 4),
-    "received_e0_bytes": (268, 4), "received_ce_bytes": (272, 4),
-}  # fmt: skip
-
-
-# What scripts compare fields with.
-INFO_NAMES = {
-    "TCP_CA_Open": 0, "TCP_CA_Disorder": 1, "TCP_CA_CWR": 2, "TCP_CA_Recovery": 3,
-    "TCP_CA_Loss": 4, "TCPI_OPT_TIMESTAMPS": 1, "TCPI_OPT_SACK": 2, "TCPI_OPT_WSCALE": 4,
-    "TCPI_OPT_ECN": 8, "TCPI_OPT_ECN_SEEN": 16, "TCPI_OPT_SYN_DATA": 32,
-    "TCP_INFINITE_SSTHRESH": 0x7FFFFFFF,
-}  # fmt: skip
-
-
-def read_tcp_info(info):
-    fields = {
-        f"tcpi_{name}": int.from_bytes(info[at : at + size], "little")
-        for name, (at, size) in INFO.items()
-        if at + size <= len(info)
-    }
-    if len(info) > 6:
-        fields |= {"tcpi_snd_wscale": info[6] & 15, "tcpi_rcv_wscale": info[6] >> 4}
-    return INFO_NAMES | fields
+def content(data, length):
+    """What is sent: what the script has, and zeroes."""
+    return None if data is NULL else (data or b"").ljust(length, b"\0")

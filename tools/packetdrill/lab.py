@@ -3,25 +3,26 @@
 import ctypes
 import errno
 import os
-import socket
-import struct
 import threading
 from pathlib import Path
 
-LOCAL = "192.168.0.1"
-REMOTE = "192.0.2.1"
+from .ip import sockaddr
+
 LONGEST_PACKET = 65_535
+# packetdrill's own tolerance.
+TOLERANCE_NS = 4_000_000
 
 
 class Lab:
     """One host of the lab."""
 
-    def __init__(self, target):
+    def __init__(self, target, version):
         self.library = ctypes.CDLL(str(find(target)))
-        for name in ("take_packet", "send", "sendto", "recv"):
+        for name in ("take_packet", "send", "sendto", "recv", "recvmsg"):
             getattr(self.library, f"clearway_lab_{name}").restype = ctypes.c_int64
         self.number = self.library.clearway_lab_create(None)
-        self.call("add_address", *address(LOCAL, 0), ctypes.c_uint8(16))
+        self.call("add_address", *sockaddr(version.local, 0), ctypes.c_uint8(16))
+        self.set("mtu", version.mtu)
         self.set("isn", 0)
 
     def call(self, name, *arguments):
@@ -94,13 +95,6 @@ def find(target):
         if path.exists():
             return path
     raise SystemExit(f"{target}: no libclearway_lab.so; run `cargo build -p clearway-lab-capi`")
-
-
-def address(host, port):
-    """A sockaddr_in and its length."""
-    packed = struct.pack("=H", socket.AF_INET) + struct.pack("!H", port)
-    packed += socket.inet_aton(host) + bytes(8)
-    return packed, ctypes.c_uint32(len(packed))
 
 
 def error_name(result):

@@ -1,17 +1,14 @@
 """Packets: as a script writes them, as bytes, and how the two are compared."""
 
 import re
-import socket
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .lab import LOCAL, REMOTE
+from . import ip
 
 ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 ECN_NAMES = {bits: name for name, bits in ECN.items()}
 FLAGS = {"F": 1, "S": 2, "R": 4, "P": 8, ".": 16, "U": 32, "E": 64, "W": 128, "A": 256}
-TCP = 6
-ICMP = 1
 # RFC 9768, table 5: the order of the counters by the option's kind.
 COUNTERS = {172: ("e0b", "ceb", "e1b"), 174: ("e1b", "ceb", "e0b")}
 
@@ -61,6 +58,26 @@ def parse(text):
     return segment
 
 
+def shifted(segment, start, ack):
+    """The same segment with other sequence numbers, those of its SACK blocks with those of ack."""
+
+    def shift(value, by):
+        return (value + by) & 0xFFFFFFFF
+
+    def of_option(name, words):
+        if name != "sack":
+            return name, words
+        edges = (block.split(":") for block in words)
+        return name, [":".join(str(shift(int(edge), ack)) for edge in pair) for pair in edges]
+
+    return replace(
+        segment,
+        start=shift(segment.start, start),
+        ack=None if segment.ack is None else shift(segment.ack, ack),
+        options=segment.options and [of_option(*option) for option in segment.options],
+    )
+
+
 def parse_options(text):
     if text.strip() == "...":
         return None
@@ -88,6 +105,8 @@ def option_bytes(name, words, stamp):
         return bytes([8, 10]) + struct.pack("!II", *stamp(int(words[1]), int(words[3])))
     if name == "ECN":
         return ecn_bytes(words)
+    if name == "md5":
+        return bytes([19, 18]) + bytes.fromhex(words[0])
     if name in ("FO", "FOEXP"):
         cookie = bytes.fromhex(words[0]) if words else b""
         head = bytes([34]) if name == "FO" else bytes([254])
@@ -147,21 +166,7 @@ def flag_names(flags):
     return "".join(name for name, bit in FLAGS.items() if flags & bit) or "-"
 
 
-def checksum(data):
-    data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-def ip_packet(payload, protocol, ecn):
-    head = struct.pack("!BBHHHBBH", 0x45, ecn, 20 + len(payload), 0, 0x4000, 64, protocol, 0)
-    head += socket.inet_aton(REMOTE) + socket.inet_aton(LOCAL)
-    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + payload
-
-
-def build(segment, ports, stamp):
+def build(version, segment, ports, stamp):
     """A segment from the peer: `ports` are the peer's and the lab's."""
     options = b"".join(option_bytes(*option, stamp) for option in segment.options or [])
     if len(options) % 4:
@@ -171,10 +176,7 @@ def build(segment, ports, stamp):
         (20 + len(options)) // 4 << 12 | segment.flags, segment.window or 0, 0, segment.urgent,
     )  # fmt: skip
     tcp += options + bytes(segment.length)
-    pseudo = socket.inet_aton(REMOTE) + socket.inet_aton(LOCAL)
-    pseudo += struct.pack("!BBH", 0, TCP, len(tcp))
-    tcp = tcp[:16] + struct.pack("!H", checksum(pseudo + tcp)) + tcp[18:]
-    return ip_packet(tcp, TCP, segment.ecn or 0)
+    return ip.from_peer(version, ip.summed(version, ip.TCP, tcp, 16), ip.TCP, segment.ecn or 0)
 
 
 class Seen:
@@ -182,11 +184,7 @@ class Seen:
 
     def __init__(self, packet, time_ns):
         self.time_ns = time_ns
-        head = packet[0] % 16 * 4
-        if packet[0] >> 4 != 4 or packet[9] != TCP:
-            raise ValueError("what has left is no TCP over IPv4")
-        self.ecn = packet[1] % 4
-        tcp = packet[head:]
+        self.ecn, tcp = ip.open_tcp(packet)
         fields = struct.unpack("!HHIIHHHH", tcp[:20])
         self.source, self.destination, self.start, self.ack = fields[:4]
         self.flags, self.window, self.urgent = fields[4] & 0x1FF, fields[5], fields[7]
@@ -205,7 +203,8 @@ class Seen:
 
     def join(self, other):
         self.length += other.length
-        self.flags |= other.flags & (FLAGS["P"] | FLAGS["F"])
+        # PSH is that of the last one.
+        self.flags = self.flags & ~FLAGS["P"] | other.flags & (FLAGS["P"] | FLAGS["F"])
 
 
 def differences(segment, seen, stamp):

@@ -1,15 +1,31 @@
 """Plays one script, and says what differs."""
 
+import math
 import re
 
-from . import packets, script
+from . import ip, packets, script
 from .calls import PORT, Calls
-from .lab import Lab, error_name
+from .lab import TOLERANCE_NS, Lab, error_name
 
-# packetdrill's own tolerance, and its part of an interval.
-TOLERANCE_NS = 4_000_000
+# What part of an interval packetdrill tolerates.
 TOLERANCE_PART = 8
 FIRST_PEER_PORT = 50_000
+
+# What ksft_runner.sh of Linux's suites defines.
+DEFINES = {
+    "ipv4": {
+        "TFO_COOKIE": "3021b9d889017eeb", "TFO_COOKIE_ZERO": "b7c12350a90dc8f5",
+        "CMSG_LEVEL_IP": "SOL_IP", "CMSG_TYPE_RECVERR": "IP_RECVERR",
+    },
+    "ipv6": {
+        "TFO_COOKIE": "c1d1e9742a47a9bc", "TFO_COOKIE_ZERO": "82af1a8f9a205c34",
+        "CMSG_LEVEL_IP": "SOL_IPV6", "CMSG_TYPE_RECVERR": "IPV6_RECVERR",
+    },
+}  # fmt: skip
+# What such a socket is told has the level of IPv6.
+DEFINES["ipv4-mapped-ipv6"] = DEFINES["ipv4"] | {
+    name: value for name, value in DEFINES["ipv6"].items() if name.startswith("CMSG")
+}
 
 # docs/lab.md: what defaults.sh of Linux's suites sets, and what Linux does besides.
 DEFAULTS = {
@@ -32,10 +48,13 @@ class Differs(Exception):
 class Player:
     """A script on its way."""
 
-    def __init__(self, path, target, defines, settings):
-        self.options, self.events = script.read(path.read_text(), defines)
-        self.lab = Lab(target)
-        self.calls = Calls(self.lab)
+    def __init__(self, path, target, version, defines, settings):
+        text = path.read_text()
+        version = script.version(text) or version
+        self.options, self.events = script.read(text, DEFINES[version] | defines)
+        self.version = ip.VERSIONS[version]
+        self.lab = Lab(target, self.version)
+        self.calls = Calls(self.lab, self.version)
         self.notes = []
         # What no line of the script sets.
         self.fixed = {}
@@ -47,6 +66,9 @@ class Player:
         self.begin_ns = self.last_ns = self.lab.now()
         # The ports of the peer and of the lab.
         self.ports = (FIRST_PEER_PORT, PORT)
+        # The first sequence numbers of the peer, and of the lab as the script has it: there they
+        # are in segments with SYN, and all others count from 0. The lab's own is 0.
+        self.peer_isn, self.lab_isn = 0, 0
         # Timestamps of the lab, by what the script calls them.
         self.stamps = {}
         self.pending = None
@@ -60,7 +82,7 @@ class Player:
                 line = event.line
                 self.step(event)
             line = self.finish(line)
-        except (Differs, ValueError, AssertionError) as problem:
+        except (Differs, ValueError, AssertionError, NameError) as problem:
             return f"line {line}: {problem or 'an assertion'}"
         finally:
             self.lab.close()
@@ -118,19 +140,26 @@ class Player:
         return seen
 
     def take_one(self, latest_ns):
+        """As packetdrill does it, what is of other connections than the last one is skipped."""
         if self.taken:
             return self.taken.pop(0)
         self.lab.run_to(latest_ns)
-        taken = self.lab.take()
-        return packets.Seen(*taken) if taken else None
+        while taken := self.lab.take():
+            seen = packets.Seen(*taken)
+            opens = seen.flags & 18 == packets.FLAGS["S"]
+            if opens or (seen.destination, seen.source) == self.ports:
+                return seen
+            self.lab.run_to(latest_ns)
+        return None
 
     def compare(self, segment, seen):
         if segment.flags & packets.FLAGS["S"]:
             self.ports = (seen.destination, seen.source)
-        problems = packets.differences(segment, seen, self.stamp_of(seen))
-        if (seen.destination, seen.source) != self.ports:
-            problems.append("it is of another connection")
-        return problems
+            self.lab_isn = segment.start
+            segment = packets.shifted(segment, -self.lab_isn, 0)
+        else:
+            segment = packets.shifted(segment, 0, self.peer_isn)
+        return packets.differences(segment, seen, self.stamp_of(seen))
 
     def stamp_of(self, seen):
         """What the script's timestamp has to be: the lab's, if that is as late as it says."""
@@ -149,7 +178,8 @@ class Player:
 
     def put(self, text):
         if "icmp" in text:
-            raise Differs("ICMP that comes is not understood")
+            self.lab.put(ip.error(self.version, text, self.ports))
+            return
         segment = packets.parse(text)
         is_syn = segment.flags & 18 == packets.FLAGS["S"]
         if is_syn and self.calls.connected is not None:
@@ -157,11 +187,16 @@ class Player:
             self.calls.connected = None
         elif is_syn:
             self.ports = (self.ports[0], PORT)
+        if segment.flags & packets.FLAGS["S"]:
+            self.peer_isn = segment.start
+            segment = packets.shifted(segment, 0, -self.lab_isn)
+        else:
+            segment = packets.shifted(segment, self.peer_isn, 0)
 
         def stamp(value, echo):
             return value, self.stamps.get(echo, echo)
 
-        self.lab.put(packets.build(segment, self.ports, stamp))
+        self.lab.put(packets.build(self.version, segment, self.ports, stamp))
 
     def call(self, event, end_ns):
         if self.pending:
@@ -202,20 +237,27 @@ class Player:
 
     def sysctl(self, name, values):
         if name == "tcp_rmem":
-            self.set("receive_buffer", int(values[1]) // 2)
-            self.set("receive_buffer_max", int(values[2]))
+            self.set("receive_buffer", number(values[1]) // 2)
+            self.set("receive_buffer_max", number(values[2]))
+        elif name == "tcp_rto_max_ms":
+            self.set("rto_max_us", 1000 * number(values[0]))
         elif name == "tcp_fastopen_key":
             for at, word in enumerate(values[0].split(",")[0].split("-")):
                 self.set(f"tcp_fastopen_key_{at}", int(word, 16))
         elif not values[0].lstrip("-")[:1].isdigit():
             self.notes.append(f"{name}={values[0]} is not set")
         else:
-            self.set(name, int(values[0], 0))
+            self.set(name, number(values[0]))
 
     def set(self, name, value):
         if name not in self.fixed and not self.lab.set(name, value):
             self.notes.append(f"the lab has no setting {name}={value}")
 
     def assert_python(self, text):
-        lines = [line.strip() for line in text.strip().splitlines()]
-        exec("\n".join(lines), self.calls.tcp_info())
+        lines = [line.strip().rstrip("\\") for line in text.strip().splitlines()]
+        exec("\n".join(lines), self.calls.facts())
+
+
+def number(word):
+    """A number as shells have it, or a product of some: `$((15*1024*1024))`."""
+    return math.prod(int(factor, 0) for factor in word.strip("$()").split("*"))

@@ -33,6 +33,11 @@ def blank(match):
     return "\n" * match[0].count("\n")
 
 
+def version(text):
+    """`--ip_version`, if the script is for one only."""
+    return dict(OPTION.findall(text)).get("ip_version")
+
+
 def read(text, defines):
     """The options of a script, and its events."""
     text = re.sub(r"/\*.*?\*/", blank, text, flags=re.DOTALL)

@@ -1,0 +1,123 @@
+"""IPv4 and IPv6: addresses, headers, and errors that routers send."""
+
+import ctypes
+import re
+import socket
+import struct
+from dataclasses import dataclass
+
+TCP, ICMP, ICMPV6 = 6, 1, 58
+ERROR = re.compile(
+    r"\s*icmp\s+(?P<type>\w+)(?:\s+(?P<code>[a-z]\w*))??(?:\s+mtu\s+(?P<mtu>\d+))?"
+    r"\s+\[(?P<start>\d+):\d+\((?P<length>\d+)\)\]\s*$"
+)
+# What the header of an error says: type and code, by the words of a script.
+ERRORS_V4 = {
+    ("unreachable", None): (3, 0), ("unreachable", "net_unreachable"): (3, 0),
+    ("unreachable", "host_unreachable"): (3, 1), ("unreachable", "protocol_unreachable"): (3, 2),
+    ("unreachable", "port_unreachable"): (3, 3), ("unreachable", "frag_needed"): (3, 4),
+}  # fmt: skip
+ERRORS_V6 = {
+    ("unreachable", None): (1, 0), ("unreachable", "addr_unreachable"): (1, 3),
+    ("unreachable", "port_unreachable"): (1, 4), ("packet_too_big", None): (2, 0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a script is played over: its addresses, and those that sockets have."""
+
+    family: int
+    socket_family: int
+    local: str
+    remote: str
+    mtu: int
+
+    def packed(self, host):
+        return socket.inet_pton(self.family, host)
+
+    def address(self, host, port):
+        """A sockaddr of a socket, and its length; `host` None: any."""
+        if self.socket_family == socket.AF_INET:
+            return sockaddr(host or "0.0.0.0", port)
+        mapped = host and self.family == socket.AF_INET
+        return sockaddr(f"::ffff:{host}" if mapped else host or "::", port)
+
+
+# The addresses of Linux's suites.
+VERSIONS = {
+    "ipv4": Version(socket.AF_INET, socket.AF_INET, "192.168.0.1", "192.0.2.1", 1500),
+    "ipv6": Version(
+        socket.AF_INET6, socket.AF_INET6, "fd3d:a0b:17d6::1", "fd3d:fa7b:d17d::1", 1520
+    ),
+    "ipv4-mapped-ipv6": Version(
+        socket.AF_INET, socket.AF_INET6, "192.168.0.1", "192.0.2.1", 1500
+    ),
+}
+
+
+def sockaddr(host, port):
+    """A sockaddr_in or sockaddr_in6, and its length."""
+    if ":" in host:
+        packed = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", port, 0)
+        packed += socket.inet_pton(socket.AF_INET6, host) + bytes(4)
+    else:
+        packed = struct.pack("=H", socket.AF_INET) + struct.pack("!H", port)
+        packed += socket.inet_aton(host) + bytes(8)
+    return packed, ctypes.c_uint32(len(packed))
+
+
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def summed(version, protocol, payload, at):
+    """A payload from the peer, with its checksum at that place."""
+    pseudo = version.packed(version.remote) + version.packed(version.local)
+    pseudo += struct.pack("!II", len(payload), protocol)
+    total = checksum((pseudo if protocol != ICMP else b"") + payload)
+    return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]
+
+
+def header(version, source, destination, length, protocol, ecn):
+    """The header before a payload of that length."""
+    ends = version.packed(source) + version.packed(destination)
+    if version.family == socket.AF_INET6:
+        return struct.pack("!IHBB", 6 << 28 | ecn << 20, length, protocol, 64) + ends
+    head = struct.pack("!BBHHHBBH", 0x45, ecn, 20 + length, 0, 0x4000, 64, protocol, 0) + ends
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:]
+
+
+def from_peer(version, payload, protocol, ecn):
+    ends = version.remote, version.local
+    return header(version, *ends, len(payload), protocol, ecn) + payload
+
+
+def error(version, text, ports):
+    """An ICMP error from the peer about a segment of the lab's: `ports` are the peer's and its."""
+    match = ERROR.match(text)
+    is_v6 = version.family == socket.AF_INET6
+    known = (ERRORS_V6 if is_v6 else ERRORS_V4).get((match["type"], match["code"])) if match else 0
+    if not known:
+        raise ValueError(f"{text.strip()} is not understood")
+    quoted = struct.pack(
+        "!HHIIHHHH", ports[1], ports[0], int(match["start"]), 0, 5 << 12 | 16, 0, 0, 0
+    )
+    ends = version.local, version.remote
+    quoted = header(version, *ends, len(quoted) + int(match["length"]), TCP, 0) + quoted
+    message = struct.pack("!BBHI", *known, 0, int(match["mtu"] or 0)) + quoted
+    protocol = ICMPV6 if is_v6 else ICMP
+    return from_peer(version, summed(version, protocol, message, 2), protocol, 0)
+
+
+def open_tcp(packet):
+    """Of a packet that has left: its marks, and the TCP segment in it."""
+    if packet[0] >> 4 == 6 and packet[6] == TCP:
+        return packet[1] >> 4 & 3, packet[40:]
+    if packet[0] >> 4 == 4 and packet[9] == TCP:
+        return packet[1] & 3, packet[packet[0] % 16 * 4 :]
+    raise ValueError("what has left is no TCP")
