@@ -97,16 +97,15 @@ def from_peer(version, payload, protocol, ecn):
     return header(version, *ends, len(payload), protocol, ecn) + payload
 
 
-def error(version, text, ports):
+def error(version, text, ports, lab_isn):
     """An ICMP error from the peer about a segment of the lab's: `ports` are the peer's and its."""
     match = ERROR.match(text)
     is_v6 = version.family == socket.AF_INET6
     known = (ERRORS_V6 if is_v6 else ERRORS_V4).get((match["type"], match["code"])) if match else 0
     if not known:
         raise ValueError(f"{text.strip()} is not understood")
-    quoted = struct.pack(
-        "!HHIIHHHH", ports[1], ports[0], int(match["start"]), 0, 5 << 12 | 16, 0, 0, 0
-    )
+    start = (int(match["start"]) + lab_isn) & 0xFFFFFFFF
+    quoted = struct.pack("!HHIIHHHH", ports[1], ports[0], start, 0, 5 << 12 | 16, 0, 0, 0)
     ends = version.local, version.remote
     quoted = header(version, *ends, len(quoted) + int(match["length"]), TCP, 0) + quoted
     message = struct.pack("!BBHI", *known, 0, int(match["mtu"] or 0)) + quoted

@@ -38,6 +38,7 @@ LINUX = {
     "empty_window_probes": 1, "tolerate_missing_ts": 1, "tcp_syn_linear_timeouts": 4,
     "unreachable_ends_opening": 1,
 }  # fmt: skip
+MTU = re.compile(r"\bip link set .*\bmtu (\d+)")
 SYSCTL = re.compile(r'(?:net[./]ipv[46][./]|sys/net/ipv4/)(\w+)=("[^"]*"|\S+)')
 
 
@@ -66,9 +67,9 @@ class Player:
         self.begin_ns = self.last_ns = self.lab.now()
         # The ports of the peer and of the lab.
         self.ports = (FIRST_PEER_PORT, PORT)
-        # The first sequence numbers of the peer, and of the lab as the script has it: there they
-        # are in segments with SYN, and all others count from 0. The lab's own is 0.
-        self.peer_isn, self.lab_isn = 0, 0
+        # The first sequence numbers: the peer's, the lab's (None: it has not been seen), and what
+        # the script has instead. There they are in segments with SYN; all others count from 0.
+        self.peer_isn, self.lab_isn, self.script_isn = 0, None, 0
         # Timestamps of the lab, by what the script calls them.
         self.stamps = {}
         self.pending = None
@@ -154,12 +155,17 @@ class Player:
 
     def compare(self, segment, seen):
         if segment.flags & packets.FLAGS["S"]:
-            self.ports = (seen.destination, seen.source)
-            self.lab_isn = segment.start
-            segment = packets.shifted(segment, -self.lab_isn, 0)
+            self.on_syn(segment, seen)
+            segment = packets.shifted(segment, self.lab_isn - self.script_isn, 0)
         else:
-            segment = packets.shifted(segment, 0, self.peer_isn)
+            segment = packets.shifted(segment, self.lab_isn or 0, self.peer_isn)
         return packets.differences(segment, seen, self.stamp_of(seen))
+
+    def on_syn(self, segment, seen):
+        ports = (seen.destination, seen.source)
+        if ports != self.ports or self.lab_isn is None:
+            self.ports, self.lab_isn = ports, seen.start
+        self.script_isn = segment.start
 
     def stamp_of(self, seen):
         """What the script's timestamp has to be: the lab's, if that is as late as it says."""
@@ -178,7 +184,7 @@ class Player:
 
     def put(self, text):
         if "icmp" in text:
-            self.lab.put(ip.error(self.version, text, self.ports))
+            self.lab.put(ip.error(self.version, text, self.ports, self.lab_isn or 0))
             return
         segment = packets.parse(text)
         is_syn = segment.flags & 18 == packets.FLAGS["S"]
@@ -187,11 +193,14 @@ class Player:
             self.calls.connected = None
         elif is_syn:
             self.ports = (self.ports[0], PORT)
+        if is_syn:
+            self.lab_isn, self.script_isn = None, 0
+        lab_isn = self.lab_isn or 0
         if segment.flags & packets.FLAGS["S"]:
             self.peer_isn = segment.start
-            segment = packets.shifted(segment, 0, -self.lab_isn)
+            segment = packets.shifted(segment, 0, lab_isn - self.script_isn)
         else:
-            segment = packets.shifted(segment, self.peer_isn, 0)
+            segment = packets.shifted(segment, self.peer_isn, lab_isn)
 
         def stamp(value, echo):
             return value, self.stamps.get(echo, echo)
@@ -232,6 +241,8 @@ class Player:
         if "defaults.sh" in text:
             for name, value in DEFAULTS.items():
                 self.set(name, value)
+        for mtu in MTU.findall(text):
+            self.set("mtu", int(mtu))
         for name, value in SYSCTL.findall(text):
             self.sysctl(name, value.strip('"').split())
 
