@@ -36,6 +36,19 @@ class Header(ctypes.Structure):
     ]  # fmt: skip
 
 
+class Place:
+    """Where a message comes to."""
+
+    def __init__(self, lengths):
+        self.buffers = [ctypes.create_string_buffer(max(1, length)) for length in lengths]
+        bases = (ctypes.cast(buffer, ctypes.c_void_p) for buffer in self.buffers)
+        self.control = ctypes.create_string_buffer(CONTROL_BYTES)
+        self.header = Header(
+            pieces=(Piece * len(lengths))(*zip(bases, lengths)), piece_count=len(lengths),
+            control=ctypes.cast(self.control, ctypes.c_void_p), control_length=CONTROL_BYTES,
+        )  # fmt: skip
+
+
 class Messages:
     """The calls, for `Calls`."""
 
@@ -44,20 +57,13 @@ class Messages:
         return self.make_send(fd, data, len(data), flags)
 
     def make_recvmsg(self, fd, message, flags):
-        lengths = [length for _data, length in message["msg_iov"]]
-        buffers = [ctypes.create_string_buffer(max(1, length)) for length in lengths]
-        bases = [ctypes.cast(buffer, ctypes.c_void_p) for buffer in buffers]
-        pieces = (Piece * len(lengths))(*zip(bases, lengths))
-        control = ctypes.create_string_buffer(CONTROL_BYTES)
-        header = Header(
-            pieces=pieces, piece_count=len(lengths),
-            control=ctypes.cast(control, ctypes.c_void_p), control_length=CONTROL_BYTES,
-        )  # fmt: skip
+        place = Place([length for _data, length in message["msg_iov"]])
+        header = place.header
 
         def after(result):
             if result < 0:
                 return []
-            told = list(read_control(control.raw[: header.control_length]))
+            told = list(read_control(place.control.raw[: header.control_length]))
             problems = self.differences(message.get("msg_control") or [], told)
             if message.get("msg_flags") not in (None, header.flags):
                 wanted = message["msg_flags"]
