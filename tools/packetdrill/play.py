@@ -72,6 +72,8 @@ class Player:
         self.peer_isn, self.lab_isn, self.script_isn = 0, None, 0
         # Timestamps of the lab, by what the script calls them.
         self.stamps = {}
+        # What `%{ }%` knows, and has set before.
+        self.names = {}
         self.pending = None
         self.taken = []
 
@@ -266,7 +268,8 @@ class Player:
 
     def assert_python(self, text):
         lines = [line.strip().rstrip("\\") for line in text.strip().splitlines()]
-        exec("\n".join(lines), self.calls.facts())
+        self.names |= self.calls.facts()
+        exec("\n".join(lines), self.names)
 
 
 def number(word):
