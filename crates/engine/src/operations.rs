@@ -165,7 +165,7 @@ impl Channel {
         let Some(connection) = self.connection(slot) else { return };
         let has_closed = connection.is_closing();
         let Some(exchange) = &mut connection.exchange else { return };
-        if !exchange.has_outbound() {
+        if !exchange.has_unpushed() {
             return;
         }
         exchange.take_outbound(has_closed, take);

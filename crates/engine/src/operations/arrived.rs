@@ -8,7 +8,7 @@ use clearway_wire::clearway::operation::{
 
 use super::ask::read;
 use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Sent, Source};
-use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
+use super::execute::{Data, Outcome, Payload, Place};
 use super::regions::Spot;
 use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
 use crate::channels::{Channel, Channels, Site, to_channel};
@@ -19,8 +19,9 @@ const SNAPSHOT_BYTES: u32 = super::copying::AT_ONCE_BYTES_MAX;
 impl Channels {
     /// An operation whose turn it is.
     pub(crate) fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
-        let Some(connection) = self.connection(owner) else { return Operated::Violation };
-        connection.exchange.get_or_insert_default();
+        if self.exchange(owner).is_none() {
+            return Operated::Violation;
+        }
         match operation {
             Arrived::Packet(bytes) => self.operate_on(owner, bytes, operation),
             Arrived::Buffer(buffer) if Site::of(buffer) == Site::Region => self.end_write(owner),
@@ -147,27 +148,18 @@ impl Channel {
                 let payload = Payload::of(&bytes[REQUEST_LENGTH..]);
                 place.execute(request, &payload, gathered)
             }
-            Arrived::Buffer(buffer) => self.execute_buffer(&place, request, buffer, gathered),
+            Arrived::Buffer(buffer) => {
+                let (length, from) = (buffer.length - REQUEST_LENGTH as u32, REQUEST_LENGTH as u32);
+                let read = |short: &mut [u8]| {
+                    self.end.read_received(to_channel(buffer), from, short);
+                };
+                place.execute_reading(request, length, read, gathered)
+            }
         };
         if let Data::Place(_, at) = outcome.data {
             self.write_arrived(operation, at);
         }
         Some(outcome)
-    }
-
-    #[cold]
-    fn execute_buffer(
-        &self,
-        place: &Place<'_>,
-        request: &Request,
-        buffer: Buffer,
-        gathered: &mut Vec<u8>,
-    ) -> Outcome {
-        let length = buffer.length - REQUEST_LENGTH as u32;
-        let mut short = [0; PAYLOAD_BYTES_MAX];
-        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
-        self.end.read_received(to_channel(buffer), REQUEST_LENGTH as u32, short);
-        place.execute(request, &Payload { length, short }, gathered)
     }
 
     /// What the peer of a connection asks for is here.

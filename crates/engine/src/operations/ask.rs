@@ -11,7 +11,7 @@ use clearway_wire::clearway::operation::{
 
 use super::copying::Direction;
 use super::exchange::{Asked, Exchange, Waiting};
-use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place, READ_BYTES_MAX};
+use super::execute::{Data, Outcome, Place, READ_BYTES_MAX};
 use super::operated;
 use crate::channels::{Bearer, Channel, Channels, Connection, Held, Local, Stage, to_channel};
 use crate::common::Common;
@@ -294,17 +294,14 @@ impl Channels {
     ) -> Option<Outcome> {
         let (offset, length) = asked.payload;
         let (near, far) = (self.peek(asker.channel)?, self.peek(owner.channel)?);
-        let mut short = [0; PAYLOAD_BYTES_MAX];
-        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
-        near.end.read(offset, short);
-        let payload = Payload { length, short };
         let place = Place {
             regions: &far.operations.regions,
             end: &far.end,
             asker: self.asker_within(asker)?,
             may_notify: far.may_be_notified(),
         };
-        Some(place.execute(&asked.request, &payload, gathered))
+        let read = |short: &mut [u8]| near.end.read(offset, short);
+        Some(place.execute_reading(&asked.request, length, read, gathered))
     }
 
     /// What the asker is told, once what is read or written is copied. What is long is copied in

@@ -250,9 +250,9 @@ impl Exchange {
         Source::Snapshot(at)
     }
 
-    /// True if the flow may have something to send that it has not.
+    /// True if there is something that the flow has not, and may have now.
     #[inline]
-    pub(crate) fn has_outbound(&self) -> bool {
+    pub(crate) fn has_unpushed(&self) -> bool {
         self.pushed as usize != self.sent.len() || self.is_waiting()
     }
 

@@ -20,7 +20,7 @@ const SCAN_BYTES_MAX: u64 = 64 << 10;
 /// The least that an entry of a scan has: key and pointer.
 const SCAN_STRIDE_MIN: u16 = 16;
 /// The payload of those operations that look at it: a name, or the offsets of a batch.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 8 * BATCH_MAX;
+const PAYLOAD_BYTES_MAX: usize = 8 * BATCH_MAX;
 
 const _: () = assert!(NAME_BYTES_MAX <= PAYLOAD_BYTES_MAX);
 // What app libraries refuse, and what the wire format does.
@@ -41,7 +41,7 @@ pub(super) struct Place<'a> {
 pub(super) struct Payload<'a> {
     /// How long it is.
     pub(super) length: u32,
-    /// A copy, if it is not longer than [`PAYLOAD_BYTES_MAX`].
+    /// Its bytes, if they are not more than [`PAYLOAD_BYTES_MAX`].
     pub(super) short: &'a [u8],
 }
 
@@ -118,6 +118,23 @@ impl Place<'_> {
             None => Err(Status::Invalid),
         };
         outcome.unwrap_or_else(Outcome::from)
+    }
+
+    /// The same with a payload of so many bytes, of which `read` copies those that are looked at.
+    pub(super) fn execute_reading(
+        &self,
+        request: &Request,
+        length: u32,
+        read: impl FnOnce(&mut [u8]),
+        gathered: &mut Vec<u8>,
+    ) -> Outcome {
+        if length == 0 {
+            return self.execute(request, &Payload::of(&[]), gathered);
+        }
+        let mut short = [0; PAYLOAD_BYTES_MAX];
+        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
+        read(short);
+        self.execute(request, &Payload { length, short }, gathered)
     }
 
     fn region(&self, handle: u64, needed: Rights) -> Result<&Region, Status> {

@@ -13,8 +13,7 @@ impl Incoming {
         sequence: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        let is_due = sequence == self.next as u32
-            && (self.partial.is_empty() || !self.partial.contains_key(&self.next));
+        let is_due = sequence == self.next as u32 && !self.partial.contains_key(&self.next);
         if !is_due {
             return self.part(app, owner, sequence, bytes.len() as u32, 0, bytes);
         }
@@ -23,10 +22,10 @@ impl Incoming {
         self.operate(app, owner, Arrived::Packet(bytes))?;
         self.received += positions;
         self.next += 1;
-        if self.partial.is_empty() && self.ahead.is_none() {
-            return Ok(());
+        if !self.partial.is_empty() | self.ahead.is_some() {
+            self.deliver_ready(app, owner)?;
         }
-        self.deliver_ready(app, owner)
+        Ok(())
     }
 
     /// Takes a part of an operation, or one that comes before its turn.
