@@ -106,8 +106,7 @@ impl Accurate {
     }
 
     /// A packet has come, with so many bytes, whatever is in it, that `is_later` than all others if
-    /// its timestamp says so. True if it is to be answered
-    /// though it has no data.
+    /// its timestamp says so. True if it is to be answered though it has no data.
     pub(super) fn on_arrival(&mut self, ecn: Ecn, bytes: u32, is_later: bool) -> bool {
         self.is_later = is_later;
         let changes = core::mem::replace(&mut self.last, ecn) != ecn;
