@@ -106,6 +106,7 @@ fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome>
         let other = scope.spawn(|| {
             // A machine without a second core shows nothing, and the report says so.
             let _ = pin(cores.server);
+            let began = Instant::now();
             while !is_done.load(Ordering::Relaxed) {
                 for _ in 0..TURNS_PER_LOOK {
                     there.turn();
@@ -114,7 +115,8 @@ fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome>
                     }
                 }
             }
-            flooder.map_or_else(Flooded::default, |flooder| flooder.flooded())
+            let elapsed_s = began.elapsed().as_secs_f64();
+            flooder.map_or_else(Flooded::default, |flooder| flooder.flooded(elapsed_s))
         });
         let _ = pin(cores.client);
         let mut turns_for = |asker: &mut Asker, duration: Duration| {

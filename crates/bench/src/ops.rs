@@ -22,8 +22,9 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::samples::Samples;
 use crate::table::print_report;
-use cases::{By, Case, GROUPS, Group, Program};
+use cases::{By, Case, GROUPS, Group};
 use clap::builder::PossibleValuesParser;
+use others::Program;
 use report::Report;
 
 /// One-sided operations and calls, beside messages that do the same, UCX and libfabric
@@ -56,14 +57,11 @@ impl OpsCommand {
         };
         let mut groups: Vec<_> = GROUPS.iter().filter(is_wanted).collect();
         let mut notes = Vec::new();
-        for (program, is_there, hint) in [
-            (Program::Ucx, ucx::is_installed as fn() -> bool, ucx::HINT),
-            (Program::Libfabric, libfabric::is_installed, libfabric::HINT),
-        ] {
+        for program in Program::ALL {
             let needs = |group: &&Group| group.needs == Some(program);
-            if groups.iter().any(needs) && !is_there() {
+            if groups.iter().any(needs) && !program.is_installed() {
                 groups.retain(|group| !needs(group));
-                notes.push(hint);
+                notes.push(program.hint());
             }
         }
         let cases: usize = groups.iter().map(|group| group.cases.len()).sum();

@@ -154,18 +154,18 @@ impl Asker {
             p99_ns: self.histogram.value_at_quantile(0.99),
             p999_ns: self.histogram.value_at_quantile(0.999),
             per_s: self.histogram.len() as f64 / seconds,
-            flood_per_s: flood.messages as f64 / seconds,
-            flood_gbit_per_s: flood.bytes as f64 * 8.0 / 1e9 / seconds,
+            flood_per_s: flood.per_s,
+            flood_gbit_per_s: flood.gbit_per_s,
         }
     }
 }
 
-/// What a flood has moved since it was opened.
+/// What a flood has moved while it could.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flooded {
     /// Messages, or reads.
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
+    per_s: f64,
+    gbit_per_s: f64,
 }
 
 /// Asks for as much as it may.
@@ -209,13 +209,13 @@ impl Flooder {
         }
     }
 
-    pub(super) fn flooded(&self) -> Flooded {
-        match self {
-            Self::Messages { sink, .. } => Flooded { messages: sink.messages, bytes: sink.bytes },
-            Self::Reads { done, .. } => {
-                Flooded { messages: *done, bytes: *done * u64::from(READ_BYTES) }
-            }
-        }
+    /// What it has moved in so many seconds, which are all in which it has had turns.
+    pub(super) fn flooded(&self, seconds: f64) -> Flooded {
+        let (count, bytes) = match self {
+            Self::Messages { sink, .. } => (sink.messages, sink.bytes),
+            Self::Reads { done, .. } => (*done, *done * u64::from(READ_BYTES)),
+        };
+        Flooded { per_s: count as f64 / seconds, gbit_per_s: bytes as f64 * 8.0 / 1e9 / seconds }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::load::{Load, Workload};
 use crate::report::Figures;
 
 use super::libfabric::Provider;
+use super::others::Program;
 use super::ucx::{Test, Transport};
 
 /// Operations in flight where many are.
@@ -39,13 +40,6 @@ pub(super) enum By {
     Clearway(Exchange),
     Ucx(Test, Transport),
     Libfabric(Provider),
-}
-
-/// A program of others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
-    Ucx,
-    Libfabric,
 }
 
 /// Cases that are measured in turn, and what is found out by that.

@@ -6,14 +6,9 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::kernel::Outcome;
 use crate::load::Sample;
-use crate::process::helper_output;
 
-use super::others::{Halves, free_port};
+use super::others::{Halves, Program, free_port};
 
-const PROGRAM: &str = "fi_pingpong";
-/// Who does not have it is told.
-pub(super) const HINT: &str =
-    "libfabric is left out: fi_pingpong is not installed (Debian package libfabric-bin)";
 /// Messages there and back per second, about: so many take about as long as is wanted.
 const PER_S: f64 = 100_000.0;
 
@@ -36,12 +31,7 @@ impl Provider {
     }
 }
 
-pub(super) fn is_installed() -> bool {
-    helper_output("which", &[PROGRAM]).is_ok()
-}
-
-/// Echoes messages once. It tells a mean, which stands for the median; what it does not tell, of
-/// tails and of processor time, is 0.
+/// Echoes messages once. It tells a mean, which stands for the median.
 pub(super) fn run_once(
     provider: Provider,
     bytes: usize,
@@ -49,16 +39,12 @@ pub(super) fn run_once(
     pins: Pins,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
-    let (port, bytes) = (free_port()?, bytes.to_string());
+    let (program, port, bytes) = (Program::Libfabric, free_port()?, bytes.to_string());
     let count = ((PER_S * seconds) as u64).max(1).to_string();
     let options = [&provider.words()[..], &["-S", &bytes, "-I", &count]].concat();
-    let server = [&[PROGRAM, "-B", &port], &options[..]].concat();
-    let client = [&[PROGRAM, "-P", &port], &options[..], &["127.0.0.1"]].concat();
-    let text = Halves { server: &server, client: &client }.run(pins, interrupt)?;
-    sample(&text).map(|sample| Outcome { sample, cpu_s: 0.0 }).ok_or_else(|| Error::Role {
-        who: PROGRAM.into(),
-        message: format!("said what is no result: {}", text.trim()),
-    })
+    let server = [&[program.file(), "-B", &port], &options[..]].concat();
+    let client = [&[program.file(), "-P", &port], &options[..], &["127.0.0.1"]].concat();
+    Halves { program, server: &server, client: &client }.run(pins, interrupt, sample)
 }
 
 /// Reads `bytes,#sent,#ack,total,time,MB/sec,usec/xfer,Mxfers/sec`, which follows a line of titles.
@@ -66,8 +52,8 @@ pub(super) fn run_once(
 fn sample(text: &str) -> Option<Sample> {
     let line = text.lines().rfind(|line| line.starts_with(|c: char| c.is_ascii_digit()))?;
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [bytes, _, _, _, _, megabytes_per_s, us, _] = words[..] else { return None };
-    let (us, _): (f64, u64) = (us.parse().ok()?, bytes.parse().ok()?);
+    let [_, _, _, _, _, megabytes_per_s, us, _] = words[..] else { return None };
+    let us: f64 = us.parse().ok()?;
     Some(Sample {
         p50_ns: (2.0 * us * 1000.0) as u64,
         p99_ns: 0,

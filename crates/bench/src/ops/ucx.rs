@@ -6,14 +6,8 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::kernel::Outcome;
 use crate::load::Sample;
-use crate::process::helper_output;
 
-use super::others::{Halves, free_port};
-
-const PROGRAM: &str = "ucx_perftest";
-/// Who does not have it is told.
-pub(super) const HINT: &str =
-    "ucx is left out: ucx_perftest is not installed (Debian package ucx-utils)";
+use super::others::{Halves, Program, free_port};
 
 /// What is between the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +60,7 @@ impl Test {
     }
 }
 
-pub(super) fn is_installed() -> bool {
-    helper_output(PROGRAM, &["-h"]).is_ok()
-}
-
-/// Runs a test once. What it does not tell, of tails and of processor time, is 0.
+/// Runs a test once.
 pub(super) fn run_once(
     (test, transport): (Test, Transport),
     (bytes, window): (usize, usize),
@@ -78,18 +68,15 @@ pub(super) fn run_once(
     pins: Pins,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
-    let port = free_port()?;
+    let (program, port) = (Program::Ucx, free_port()?);
     let (bytes, window) = (bytes.to_string(), window.to_string());
     let count = test.count(seconds).to_string();
-    let begin = [&["env"], transport.settings(), &[PROGRAM, "-p", &port]].concat();
+    let server = [transport.settings(), &[program.file(), "-p", &port]].concat();
     let options = ["127.0.0.1", "-t", test.name(), "-s", &bytes, "-O", &window];
     let more = ["-n", &count, "-w", "1000", "-f", "-v"];
-    let client = [&begin[..], &options, &more].concat();
-    let text = Halves { server: &begin, client: &client }.run(pins, interrupt)?;
-    sample(&text, test).map(|sample| Outcome { sample, cpu_s: 0.0 }).ok_or_else(|| Error::Role {
-        who: PROGRAM.into(),
-        message: format!("said what is no result: {}", text.trim()),
-    })
+    let client = [&server[..], &options, &more].concat();
+    let halves = Halves { program, server: &server, client: &client };
+    halves.run(pins, interrupt, |text| sample(text, test))
 }
 
 /// Reads `iterations,p50 µs,average µs,overall µs,MB/s,overall MB/s,per s,overall per s`, which
