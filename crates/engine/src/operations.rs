@@ -336,6 +336,7 @@ impl Channels {
     }
 
     /// The operations of a connection, which has none until the first.
+    #[inline]
     fn exchange(&mut self, owner: Owner) -> Option<&mut Exchange> {
         Some(self.connection(owner)?.exchange.get_or_insert_default())
     }
