@@ -16,6 +16,7 @@ use clearway_base::{MILLISECOND, Time, TimerWheel};
 use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 
 use crate::app::{App, Deadline, Owner, Reason};
+use crate::company::Company;
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{
@@ -166,6 +167,8 @@ pub struct Endpoint {
     /// Service ports that another engine of this host listens on.
     elsewhere: HashSet<u16, Keyed>,
     ready: VecDeque<u32>,
+    /// Flows that have more to send, and leave time to those who wait for answers.
+    resting: VecDeque<u32>,
     /// Packets that the first of `ready` has sent in its turn.
     burst: u32,
     timers: TimerWheel,
@@ -185,6 +188,7 @@ pub struct Endpoint {
     secrets: Secrets,
     counters: Counters,
     turn: Turn,
+    company: Company,
 }
 
 /// When the engine last looked at its packets.
@@ -224,6 +228,7 @@ impl Endpoint {
             listeners: HashMap::with_hasher(keyed),
             elsewhere: HashSet::with_hasher(keyed),
             ready: VecDeque::new(),
+            resting: VecDeque::new(),
             burst: 0,
             timers: TimerWheel::new(now),
             due: VecDeque::new(),
@@ -237,6 +242,7 @@ impl Endpoint {
             secrets: Secrets::new(secret, seed),
             counters: Counters::default(),
             turn: Turn { began: now, gap_ns: 0, returned: Time::ZERO },
+            company: Company::default(),
         }
     }
 
@@ -251,6 +257,7 @@ impl Endpoint {
         }
         (self.turn.began, self.turn.gap_ns) = (now, gap_ns);
         self.farewells_first = FAREWELLS_FIRST;
+        self.company.begin_turn(now, gap_ns);
     }
 
     /// What has been counted so far.
@@ -445,6 +452,9 @@ impl Endpoint {
         let StreamKey { flow: key, stream } = to.into();
         let Some(flow) = self.flow(key) else { return };
         flow.send(stream, offset, length);
+        if !self.resting.is_empty() && Company::is_lone(length) {
+            self.call_back(key, stream);
+        }
         self.queue(now, key.slot());
     }
 

@@ -362,6 +362,16 @@ impl Flow {
         self.main.outgoing.push(offset, length);
     }
 
+    /// True if a connection has one message under way.
+    #[cold]
+    pub(crate) fn is_alone(&self, stream: u32) -> bool {
+        let outgoing = match stream {
+            0 => Some(&self.main.outgoing),
+            id => self.streams.as_ref().and_then(|all| all.outgoing(id)),
+        };
+        outgoing.is_some_and(|outgoing| outgoing.messages_open() == 1)
+    }
+
     /// The same for a message that is dropped if it cannot leave in time, and the peer knows what
     /// that is.
     pub(crate) fn send_until(&mut self, stream: u32, offset: u32, length: u32, deadline: Deadline) {

@@ -14,6 +14,7 @@
 
 mod acks;
 mod app;
+mod company;
 mod config;
 mod control;
 mod cookie;

@@ -378,6 +378,12 @@ impl Outgoing {
         self.acknowledged == self.end
     }
 
+    /// True if everything that was sent has arrived.
+    #[inline]
+    pub(crate) const fn has_none_on_way(&self) -> bool {
+        self.acknowledged == self.next
+    }
+
     /// True if every message has been sent at least once.
     pub(crate) fn is_sent(&self) -> bool {
         self.next == self.end

@@ -2,13 +2,14 @@
 
 use core::ops::Range;
 
+use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
-use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{
     self, FRAGMENT_FRAME_LENGTH, MESSAGE_FRAME_LENGTH, SKIP_FRAME_LENGTH,
 };
 
 use crate::app::{App, Owner};
+use crate::company::Sending;
 use crate::incoming::{Incoming, Refused};
 use crate::outgoing::{Carried, Outgoing, Piece};
 use crate::recovery::{Content, Told};
@@ -50,24 +51,29 @@ impl Stream {
     /// Writes message frames from `at` on; returns where they end.
     pub(crate) fn emit_messages(
         &mut self,
-        now: Time,
+        sending: &mut Sending<'_>,
         bytes: &mut [u8],
         at: usize,
         sent: &mut Range<u64>,
         app: &impl App,
     ) -> usize {
         let Some(mut range) = self.outgoing.next_range() else { return at };
+        let was_idle = self.outgoing.has_none_on_way();
+        let share = sending.share(self.owner, bytes.len());
+        let bytes = &mut bytes[..share.bytes];
         let cursor = self.outgoing.cursor(range.start);
-        if self.outgoing.is_mixed() {
-            match self.outgoing.cut_to_kind(now, bytes.len(), &mut range, cursor) {
-                Carried::Messages => {}
-                Carried::Operations => {
-                    return self.emit_pieces::<true>(bytes, at, range, cursor, sent, app);
-                }
-                Carried::Skips => return self.emit_skips(bytes, at, range, cursor, sent),
-            }
-        }
-        self.emit_pieces::<false>(bytes, at, range, cursor, sent, app)
+        let carried = if self.outgoing.is_mixed() {
+            self.outgoing.cut_to_kind(sending.now, share, &mut range, cursor)
+        } else {
+            Carried::Messages
+        };
+        let end = match carried {
+            Carried::Messages => self.emit_pieces::<false>(bytes, at, range, cursor, sent, app),
+            Carried::Operations => self.emit_pieces::<true>(bytes, at, range, cursor, sent, app),
+            Carried::Skips => self.emit_skips(bytes, at, range, cursor, sent),
+        };
+        sending.sent(self.owner, share, end - at, was_idle && self.outgoing.is_sent());
+        end
     }
 
     /// Writes that the messages in `range` were dropped, whose first is at `cursor`.

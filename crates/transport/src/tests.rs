@@ -17,6 +17,7 @@ use crate::{
 
 #[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
 mod bounds;
+mod company;
 mod congestion;
 mod counted;
 mod deadlines;

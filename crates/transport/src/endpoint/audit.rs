@@ -32,8 +32,9 @@ impl Endpoint {
         let flows = self.slots.iter().filter_map(|slot| slot.flow.as_ref());
         self.unused.audit(flows.filter(|flow| flow.was_accepted() && flow.is_unused()).count())?;
         let ready = self.slots.iter().filter(|slot| slot.is_ready).count();
-        if ready != self.ready.len() {
-            return Err(format!("{ready} flows are ready, {} in line", self.ready.len()));
+        let in_line = self.ready.len() + self.resting.len();
+        if ready != in_line {
+            return Err(format!("{ready} flows are ready, {in_line} in line"));
         }
         let set: usize = self.slots.iter().map(Slot::alarms_set).sum();
         if set > self.timers.len() + self.due.len() {

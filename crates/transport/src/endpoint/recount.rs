@@ -30,8 +30,9 @@ impl Endpoint {
         let entries = self.by_peer.iter().map(|(name, slot)| (*name, *slot));
         assert_eq!(entries.collect::<HashSet<_>>(), named);
 
-        let ready: HashSet<u32> = self.ready.iter().copied().collect();
-        assert_eq!(ready.len(), self.ready.len(), "a slot stands in line twice");
+        let ready: HashSet<u32> = self.ready.iter().chain(&self.resting).copied().collect();
+        let in_line = self.ready.len() + self.resting.len();
+        assert_eq!(ready.len(), in_line, "a slot stands in line twice");
         let in_line = (0..).zip(&self.slots).filter(|(_, slot)| slot.is_ready).map(|(at, _)| at);
         assert_eq!(in_line.collect::<HashSet<u32>>(), ready);
         let asleep =

@@ -240,12 +240,20 @@ impl Endpoint {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let left = self.due.front().map(|(_, fired)| *fired);
-        left.or_else(|| self.timers.next_deadline())
+        let timer = left.or_else(|| self.timers.next_deadline());
+        if self.resting.is_empty() {
+            return timer;
+        }
+        let rested = self.company.rest_until();
+        Some(timer.map_or(rested, |timer| timer.min(rested)))
     }
 
     /// Does what is due at `now`, a few hundred timers at most: the rest, if
     /// [`Endpoint::next_timeout`] is not later than `now`, when it is called again.
     pub fn handle_timeouts(&mut self, now: Time, app: &mut impl App) {
+        if !self.resting.is_empty() && self.company.rest_until() <= now {
+            self.ready.append(&mut self.resting);
+        }
         if self.due.is_empty() {
             let due = &mut self.due;
             self.timers.advance(now, |slot, fired| due.push_back((slot, fired)));

@@ -9,6 +9,7 @@ use super::strangers::{Addresses, Reply};
 use super::table::find;
 use super::{Destination, Endpoint, FlowKey};
 use crate::app::App;
+use crate::company::Sending;
 use crate::flow::Wants;
 
 /// Packets that one flow may send before the next one has its turn.
@@ -55,6 +56,10 @@ impl Endpoint {
             if let Some(flow) = &mut self.slots[slot as usize].flow
                 && let Some(wants) = flow.wants(now)
             {
+                if self.burst > 0 && self.company.is_to_rest(now) {
+                    self.rest();
+                    continue;
+                }
                 return Some(Destination {
                     from: SocketAddr::new(flow.local().ip(), flow.source_port()),
                     to: flow.remote(),
@@ -68,10 +73,29 @@ impl Endpoint {
         self.next_reply()
     }
 
+    /// The flow whose turn it is has sent a packet, and leaves time to those who wait for answers.
+    #[cold]
+    fn rest(&mut self) {
+        self.burst = 0;
+        self.resting.extend(self.ready.pop_front());
+    }
+
+    /// A flow has a small message to send: if that is all that its connection has under way, it
+    /// rests no longer.
+    #[cold]
+    pub(super) fn call_back(&mut self, key: FlowKey, stream: u32) {
+        let is_alone = find(&mut self.slots, key).is_some_and(|flow| flow.is_alone(stream));
+        let mut resting = self.resting.iter();
+        if is_alone && let Some(at) = resting.position(|slot| *slot as usize == key.slot()) {
+            self.ready.extend(self.resting.remove(at));
+        }
+    }
+
     /// The flow whose turn it is has nothing to send for now.
     pub fn pass_turn(&mut self, now: Time) {
         let Some(slot) = self.ready.pop_front() else { return };
         self.burst = 0;
+        self.company.take_large();
         self.slots[slot as usize].is_ready = false;
         self.set_alarm(now, slot as usize);
     }
@@ -124,7 +148,8 @@ impl Endpoint {
         };
         self.burst += 1;
         let Some(flow) = find(&mut self.slots, key) else { return 0 };
-        flow.poll_transmit(now, &self.config, wants, bytes, app)
+        let mut sending = Sending { now, company: &mut self.company };
+        flow.poll_transmit(&mut sending, &self.config, wants, bytes, app)
     }
 
     /// Drops the packet that [`Endpoint::next_transmit`] has announced, because its destination

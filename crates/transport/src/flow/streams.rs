@@ -19,8 +19,8 @@ mod turns;
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
+use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
-use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{
     self, CLOSE_FRAME_LENGTH, Frame, Frames, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH,
     STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH,
@@ -28,8 +28,10 @@ use clearway_wire::clearway::{
 
 use super::{Flow, State};
 use crate::app::{App, Deadline, Owner, Reason};
+use crate::company::Sending;
 use crate::endpoint::StreamKey;
 use crate::incoming::Refused;
+use crate::outgoing::Outgoing;
 use crate::recovery::Content;
 use crate::state::{SideState, StreamStage, StreamsState};
 use crate::stream::Stream;
@@ -206,6 +208,10 @@ impl Streams {
             None => side.stream.outgoing.push(offset, length),
         }
         stand_in_line(&mut self.telling, &mut self.sending, id, side);
+    }
+
+    pub(super) fn outgoing(&self, id: u32) -> Option<&Outgoing> {
+        self.sides.get(&id).map(|side| &side.stream.outgoing)
     }
 
     pub(super) fn release(&mut self, id: u32, messages: u32, bytes: u64) -> bool {
@@ -508,7 +514,7 @@ impl Streams {
     /// peer's limit keeps it from sending more.
     pub(super) fn emit_messages(
         &mut self,
-        now: Time,
+        sending: &mut Sending<'_>,
         id: u32,
         bytes: &mut [u8],
         at: usize,
@@ -518,7 +524,7 @@ impl Streams {
         let Some(side) = self.sides.get_mut(&id) else { return (at, false) };
         content.stream = id;
         let start = at + clearway::emit_stream(&mut bytes[at..], id);
-        let end = side.stream.emit_messages(now, bytes, start, &mut content.range, app);
+        let end = side.stream.emit_messages(sending, bytes, start, &mut content.range, app);
         let is_limited = side.stream.outgoing.is_limited();
         let (has_news, has_messages) = (side.has_news(), side.has_messages());
         self.sending.sent(id, &mut side.place, end - at, has_messages);

@@ -7,6 +7,7 @@ use clearway_wire::clearway::{self, CLOSE_FRAME_LENGTH, HEADER_LENGTH, Header};
 
 use super::{Flow, State};
 use crate::app::{App, Reason};
+use crate::company::Sending;
 use crate::config::Config;
 use crate::recovery::{Content, Told};
 
@@ -142,20 +143,21 @@ impl Flow {
     /// `config.packet_bytes_max`.
     pub(crate) fn poll_transmit(
         &mut self,
-        now: Time,
+        sending: &mut Sending<'_>,
         config: &Config,
         wants: Wants,
         bytes: &mut [u8],
         app: &impl App,
     ) -> usize {
         if wants == Wants::Unusual {
-            return self.emit_unusual(now, config, bytes, app);
+            return self.emit_unusual(sending, config, bytes, app);
         }
+        let now = sending.now;
         let bytes = &mut bytes[..usize::from(self.mtu.bytes())];
         let frames_start = self.emit_ack(now, bytes);
         let (mut at, mut content) = (frames_start, Content::default());
         if wants == Wants::Messages {
-            at = self.main.emit_messages(now, bytes, at, &mut content.range, app);
+            at = self.main.emit_messages(sending, bytes, at, &mut content.range, app);
         }
         if at == HEADER_LENGTH {
             return 0;
@@ -169,11 +171,12 @@ impl Flow {
     #[inline(never)]
     fn emit_unusual(
         &mut self,
-        now: Time,
+        sending: &mut Sending<'_>,
         config: &Config,
         bytes: &mut [u8],
         app: &impl App,
     ) -> usize {
+        let now = sending.now;
         if self.ports.is_spraying() {
             return self.emit_sprayed(now, config, bytes);
         }
@@ -199,7 +202,7 @@ impl Flow {
             at = end.unwrap_or(at);
         }
         if content.stream == 0 && (probe || (self.has_messages() && self.may_send_data(now))) {
-            let (end, is_limited) = self.emit_in_turn(now, bytes, at, &mut content, app);
+            let (end, is_limited) = self.emit_in_turn(sending, bytes, at, &mut content, app);
             (at, is_urgent) = (end, probe | is_limited);
         }
         if content.stream == 0 && self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
@@ -222,7 +225,7 @@ impl Flow {
     /// the peer's limit keeps their sender from going on.
     fn emit_in_turn(
         &mut self,
-        now: Time,
+        sending: &mut Sending<'_>,
         bytes: &mut [u8],
         at: usize,
         content: &mut Content,
@@ -233,13 +236,13 @@ impl Flow {
         if self.streams_due && !content.told.limit {
             let emitted = self.with_streams(|all| {
                 let id = all.next_sender(has_own)?;
-                Some(all.emit_messages(now, id, bytes, at, content, app))
+                Some(all.emit_messages(sending, id, bytes, at, content, app))
             });
             if let Some(emitted) = emitted.flatten() {
                 return emitted;
             }
         }
-        let end = self.main.emit_messages(now, bytes, at, &mut content.range, app);
+        let end = self.main.emit_messages(sending, bytes, at, &mut content.range, app);
         self.with_streams(|all| all.own_sent(end - at));
         (end, self.main.outgoing.is_limited())
     }

@@ -12,6 +12,7 @@ use clearway_wire::clearway::{MESSAGE_FRAME_LENGTH, SKIP_FRAME_LENGTH};
 
 use super::{Message, Outgoing};
 use crate::app::{OPERATION_NAMES, Operation};
+use crate::company::Share;
 
 const OPERATION: u32 = 1 << 31;
 const ANSWER: u32 = 1 << 30;
@@ -44,6 +45,10 @@ impl Kind {
             Self::Dropped => SKIP_FRAME_LENGTH,
             Self::Message | Self::Request | Self::Answer => MESSAGE_FRAME_LENGTH + bytes,
         }
+    }
+
+    const fn is_operation(self) -> bool {
+        matches!(self, Self::Request | Self::Answer)
     }
 
     const fn carried(self) -> Carried {
@@ -83,15 +88,15 @@ impl Outgoing {
     pub(crate) fn cut_to_kind(
         &mut self,
         now: Time,
-        room_bytes: usize,
+        share: Share,
         range: &mut Range<u64>,
         cursor: usize,
     ) -> Carried {
         if self.has_deadlines() {
-            self.drop_late(now, room_bytes);
-            return self.cut_to_run(range, cursor, room_bytes, |message| self.kind_of(message));
+            self.drop_late(now, share.bytes);
+            return self.cut_to_run(range, cursor, share, |message| self.kind_of(message));
         }
-        self.cut_to_run(range, cursor, room_bytes, Message::kind)
+        self.cut_to_run(range, cursor, share, Message::kind)
     }
 
     /// Looks at no more of them than the packet has room for.
@@ -100,24 +105,22 @@ impl Outgoing {
         &self,
         range: &mut Range<u64>,
         cursor: usize,
-        room_bytes: usize,
+        share: Share,
         kind_of: impl Fn(&Message) -> Kind,
     ) -> Carried {
         let Some(first) = self.messages.get(cursor) else { return Carried::Messages };
         let kind = kind_of(first);
         // Of the first, what has not left.
         let left = u64::from(first.length).min(first.end().saturating_sub(range.start));
-        let mut bytes = kind.frame_bytes(left as usize);
+        let extra = if kind.is_operation() { share.operation_bytes } else { 0 };
+        let mut bytes = kind.frame_bytes(left as usize) + extra;
         for message in (cursor + 1..).map_while(|index| self.messages.get(index)) {
-            if message.start >= range.end || kind_of(message) != kind {
+            // Of the one that reaches beyond the packet a part may be in it, of the next nothing.
+            if message.start >= range.end || bytes > share.bytes || kind_of(message) != kind {
                 range.end = range.end.min(message.start);
                 break;
             }
-            // Of the one that reaches beyond the packet a part may be in it, of the next nothing.
-            if bytes > room_bytes {
-                break;
-            }
-            bytes += kind.frame_bytes(message.length as usize);
+            bytes += kind.frame_bytes(message.length as usize) + extra;
         }
         kind.carried()
     }
@@ -180,6 +183,10 @@ mod tests {
         Operation { name, length: 36, is_answer }
     }
 
+    fn room(bytes: usize) -> Share {
+        Share { bytes, operation_bytes: 0 }
+    }
+
     /// Messages, requests and answers never share a packet, and are counted apart.
     #[test]
     fn each_kind_has_packets_of_its_own() {
@@ -194,7 +201,7 @@ mod tests {
         while let Some(mut range) = outgoing.next_range() {
             let start = range.start;
             let mut cursor = outgoing.cursor(start);
-            let carried = outgoing.cut_to_kind(Time::ZERO, 1000, &mut range, cursor);
+            let carried = outgoing.cut_to_kind(Time::ZERO, room(1000), &mut range, cursor);
             let mut names = Vec::new();
             while let Some(piece) =
                 (!range.is_empty()).then(|| outgoing.piece(&range, &mut cursor, 30)).flatten()
@@ -226,6 +233,19 @@ mod tests {
         assert!(!outgoing.has_operations() && outgoing.is_done());
     }
 
+    /// Of those that are cut to what they take besides their bytes, the rest comes later.
+    #[test]
+    fn beside_those_who_wait_a_packet_has_few_operations() {
+        let mut outgoing = Outgoing::new(1 << 20);
+        (0..20).for_each(|name| outgoing.push_operation(operation(name, false)));
+        for (operation_bytes, count) in [(0, 20), (4500 / 4, 4)] {
+            let share = Share { bytes: 4500, operation_bytes };
+            let mut range = outgoing.next_range().expect("all");
+            outgoing.cut_to_kind(Time::ZERO, share, &mut range, 0);
+            assert_eq!(range.end, count * (crate::MESSAGE_OVERHEAD + 36));
+        }
+    }
+
     /// However little is left of the first, and however much room there is behind it.
     #[test]
     fn what_was_begun_shares_no_packet_with_another_kind() {
@@ -237,7 +257,7 @@ mod tests {
         outgoing.sent(begun, 0);
         let mut range = outgoing.next_range().expect("what is left");
         let cursor = outgoing.cursor(range.start);
-        let carried = outgoing.cut_to_kind(Time::ZERO, 1400, &mut range, cursor);
+        let carried = outgoing.cut_to_kind(Time::ZERO, room(1400), &mut range, cursor);
         assert_eq!((carried, range.end - range.start), (Carried::Operations, 100));
     }
 }

@@ -101,12 +101,13 @@ impl Turns {
     }
 
     /// Whose turn it is, if not that of `other`, who has something to send but does not stand in
-    /// line.
+    /// line. What that has sent while nobody stood there it has not paid for: whoever is in line at
+    /// the same tag goes first.
     pub(super) fn next(&self, other: Option<&mut Place>) -> Option<u32> {
         let (urgency, tag, id) = *self.waiting.first()?;
         let goes_first = |other: &mut Place| {
             self.catch_up(other);
-            (other.priority.urgency, other.tag) <= (urgency, tag)
+            (other.priority.urgency, other.tag) < (urgency, tag)
         };
         if other.is_some_and(goes_first) { None } else { Some(id) }
     }
