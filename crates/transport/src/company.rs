@@ -1,9 +1,10 @@
 //! Connections that wait for answers, beside others that send much on the same engine.
 //!
 //! Who sends one small message, and has no other under way, waits for an answer. Until it has not
-//! done so for a while, the others' packets are short, and whoever has sent one rests for as long
-//! as that turn took. So at least half of an engine's time is left to those who wait, and none of
-//! what they wait for is longer than such a turn. While nobody waits, nobody's packets are shorter.
+//! done so for a while, the packets of those who have much to send are short, and whoever has sent
+//! one rests for as long as that turn took. So half of an engine's time is left to those who wait,
+//! and none of what they wait for is longer than such a turn. While nobody waits, no packets are
+//! shorter.
 
 use clearway_base::{MICROSECOND, Time};
 
@@ -13,10 +14,16 @@ use crate::app::Owner;
 const LONE_BYTES: usize = 1500;
 /// Who has sent a lone message counts for so long as one who waits.
 const MEMORY_NS: u64 = 250 * MICROSECOND;
+/// Positions that are under way or wait from which on a connection has much to send. Less is over
+/// soon, and whoever waits for it need not wait for what is small.
+const MUCH: u64 = 64 << 10;
+/// What an operation counts besides its positions: it takes an engine as long as so many bytes of a
+/// message.
+pub(crate) const OPERATION_POSITIONS: u64 = 1024;
 /// Bytes of a packet beside those who wait. It has room for three frames of Ethernet: less would
 /// leave to what each packet costs more of the time than to its bytes.
 const PACKET_BYTES: usize = 4500;
-/// Operations in such a packet: each takes an engine as long as a thousand bytes of a message.
+/// Operations in such a packet.
 const OPERATIONS: usize = 4;
 /// The longest rest: what took a turn longer were not its packets, but others who had the core.
 const REST_NS_MAX: u64 = 10 * MICROSECOND;
@@ -103,10 +110,11 @@ impl Company {
 }
 
 impl Sending<'_> {
-    /// What a packet with room for so many bytes may have of this connection.
+    /// What a packet with room for so many bytes may have of this connection, which has so many
+    /// positions under way or waiting.
     #[inline]
-    pub(crate) fn share(&mut self, owner: Owner, bytes: usize) -> Share {
-        if !self.company.is_beside(self.now, owner) {
+    pub(crate) fn share(&self, owner: Owner, positions: u64, bytes: usize) -> Share {
+        if positions < MUCH || !self.company.is_beside(self.now, owner) {
             return Share { bytes, operation_bytes: 0 };
         }
         let bytes = bytes.min(PACKET_BYTES);

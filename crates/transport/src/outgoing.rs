@@ -16,6 +16,7 @@ mod state;
 use clearway_base::{RangeSet, ShortQueue};
 use core::ops::Range;
 
+use crate::company::OPERATION_POSITIONS;
 use crate::config::MESSAGE_OVERHEAD;
 use deadlines::Deadlines;
 pub(crate) use operations::Carried;
@@ -376,6 +377,12 @@ impl Outgoing {
     /// True if every message has arrived.
     pub(crate) fn is_done(&self) -> bool {
         self.acknowledged == self.end
+    }
+
+    /// Positions that have not arrived, and what operations count besides.
+    #[inline]
+    pub(crate) const fn positions_left(&self) -> u64 {
+        self.end - self.acknowledged + self.operations as u64 * OPERATION_POSITIONS
     }
 
     /// True if everything that was sent has arrived.

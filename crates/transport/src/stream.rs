@@ -59,7 +59,7 @@ impl Stream {
     ) -> usize {
         let Some(mut range) = self.outgoing.next_range() else { return at };
         let was_idle = self.outgoing.has_none_on_way();
-        let share = sending.share(self.owner, bytes.len());
+        let share = sending.share(self.owner, self.outgoing.positions_left(), bytes.len());
         let bytes = &mut bytes[..share.bytes];
         let cursor = self.outgoing.cursor(range.start);
         let carried = if self.outgoing.is_mixed() {

@@ -59,12 +59,21 @@ fn who_sends_much_beside_one_who_waits_rests_for_as_long_as_its_turn_took() {
 }
 
 #[test]
+fn what_is_not_much_is_sent_at_once() {
+    let (mut network, [medium, lone]) = two_flows();
+    send(&mut network, lone, 64);
+    send(&mut network, medium, 30_000);
+    let sent = lengths(&mut network);
+    assert!(sent.len() > 2 && sent[1] > 8000, "{sent:?}");
+}
+
+#[test]
 fn packets_are_long_again_when_nobody_waits() {
     let (mut network, [large, lone]) = two_flows();
     send(&mut network, lone, 64);
     lengths(&mut network);
     later(&mut network, 250);
-    send(&mut network, large, 30_000);
+    send(&mut network, large, 100_000);
     let sent = lengths(&mut network);
     assert!(sent.len() > 1 && sent[0] > 8000, "{sent:?}");
 }
@@ -81,7 +90,7 @@ fn those_who_wait_hold_up_neither_each_other_nor_themselves() {
     let (mut network, [alone, _]) = two_flows();
     send(&mut network, alone, 64);
     lengths(&mut network);
-    send(&mut network, alone, 30_000);
+    send(&mut network, alone, 100_000);
     let sent = lengths(&mut network);
     assert!(sent.len() > 1 && sent[0] > 8000, "{sent:?}");
 }
