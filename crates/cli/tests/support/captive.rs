@@ -12,13 +12,19 @@ pub(crate) struct Captive {
 }
 
 impl Captive {
-    /// Stops a process whose first thread waits in a system call.
+    /// Stops a process whose first thread waits in a system call, as soon as it does.
     pub(crate) fn take(process: u32) -> Self {
         let thread = Pid::from_raw(process as i32);
-        ptrace::attach(thread).expect("root may trace it");
-        waitpid(thread, None).expect("it has stopped");
-        let registers = ptrace::getregs(thread).expect("its registers");
-        Self { thread, registers }
+        loop {
+            ptrace::attach(thread).expect("root may trace it");
+            waitpid(thread, None).expect("it has stopped");
+            let registers = ptrace::getregs(thread).expect("its registers");
+            let is_in_call = registers.orig_rax != u64::MAX;
+            if is_in_call {
+                return Self { thread, registers };
+            }
+            ptrace::detach(thread, None).expect("it goes on to its next call");
+        }
     }
 
     /// What the kernel says to this call, as it says it: below zero are errors.
