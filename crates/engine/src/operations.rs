@@ -12,6 +12,7 @@
 //! | `regions` | what an app shares, and with whom |
 //! | `groups` | who is in the groups that it shares with |
 //! | `exchange` | the operations of one connection, in both directions |
+//! | `trail` | bytes that are kept until they have arrived |
 //! | `execute` | what an operation does to shared memory |
 //! | `copying` | long reads and writes within the engine, a slice in each turn |
 //! | `ask` | what apps ask for, and connections within the engine |
@@ -31,6 +32,7 @@ mod execute;
 mod groups;
 mod regions;
 mod state;
+mod trail;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -42,7 +44,7 @@ use clearway_channel::{
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
-use crate::channels::{Channel, Channels, Held, SlotQueue};
+use crate::channels::{Channel, Channels, Connection, Held, SlotQueue};
 use crate::common::Common;
 use crate::control::Allowance;
 use crate::messages::Messages;
@@ -76,7 +78,7 @@ pub(crate) struct Operations {
     pub(crate) may_ask: bool,
     /// Asked for, and not over.
     outstanding: u32,
-    /// Of its connections, see [`SNAPSHOT_BYTES_MAX`].
+    /// Data that is kept for its connections, see [`SNAPSHOT_BYTES_MAX`].
     snapshot_bytes: usize,
     /// Connections that answers are being sent on, out of regions: how many, by region and slot.
     readers: BTreeMap<(u64, u32), u32>,
@@ -147,6 +149,11 @@ fn operated(token: u64, status: OperationStatus, value: u64, extra: u64) -> Comp
     Completion::Operated { status, token, value, extra, offset: 0, length: 0, buffer }
 }
 
+/// Who is at the other end of a connection over a flow.
+fn who_asks(connection: &Connection) -> Who {
+    (connection.peer.ip(), connection.peer_user)
+}
+
 impl Channel {
     /// The connection ends: the app is told of what it has asked for. Whether something has come of
     /// it nobody knows.
@@ -213,7 +220,7 @@ impl Channel {
     pub(crate) fn forget_exchange(&mut self, slot: u32, exchange: &Exchange) {
         exchange.regions().for_each(|region| self.operations.end_reading(region, slot));
         self.operations.outstanding -= exchange.outstanding();
-        self.operations.snapshot_bytes -= exchange.snapshot_bytes();
+        self.operations.snapshot_bytes -= exchange.data_kept;
     }
 }
 
@@ -300,9 +307,9 @@ impl Messages {
 }
 
 impl Channel {
-    /// Who is at the other end of a connection over a flow.
+    /// See [`who_asks`].
     fn asker(&self, slot: u32) -> Option<Who> {
-        self.peek_connection(slot).map(|found| (found.peer.ip(), found.peer_user))
+        self.peek_connection(slot).map(who_asks)
     }
 
     /// Connections that an answer is being sent on out of one of these regions, which their peers

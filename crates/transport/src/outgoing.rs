@@ -319,12 +319,15 @@ impl Outgoing {
     }
 
     fn pop_done(&mut self) -> Done {
-        let operations = if self.operations > 0 { self.count_done_operations() } else { 0 };
-        let mut done = 0;
-        while self.messages.front().is_some_and(|message| message.end() <= self.acknowledged) {
+        let (mut done, mut operations) = (0, 0);
+        while let Some(message) = self.messages.front()
+            && message.end() <= self.acknowledged
+        {
+            operations += u32::from(message.is_operation());
             self.messages.remove_front();
             done += 1;
         }
+        self.operations -= operations;
         self.first_sequence = self.first_sequence.wrapping_add(done);
         self.next_index -= done as usize;
         Done { messages: done - operations, operations }

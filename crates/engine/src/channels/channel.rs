@@ -168,6 +168,15 @@ impl Channel {
         self.connections.at(slot)
     }
 
+    /// The connection in a slot, what all have of operations, and their memory.
+    #[inline]
+    pub(crate) fn parts(
+        &mut self,
+        slot: u32,
+    ) -> Option<(&mut Connection, &mut Operations, &DaemonEnd)> {
+        Some((self.connections.at(slot)?, &mut self.operations, &self.end))
+    }
+
     /// What is kept of the connection in this slot, for fetching it from memory ahead.
     #[inline]
     pub(crate) fn state(&self, slot: u32) -> Option<&(impl Sized + use<>)> {

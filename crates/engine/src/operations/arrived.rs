@@ -1,16 +1,18 @@
 //! Operations that have come from a peer: its requests, which are carried out, and its answers.
 
-use clearway_channel::{Completion, OperationStatus};
+use clearway_channel::{Completion, DaemonEnd, OperationStatus};
 use clearway_transport::{Arrived, Buffer, Operated, Owner};
 use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, Answer, REQUEST_LENGTH, Request, is_answer,
 };
 
 use super::ask::read;
-use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Sent, Source};
+use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Source};
 use super::execute::{Data, Outcome, Payload, Place};
 use super::regions::Spot;
-use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
+use super::{
+    NOTIFICATIONS_MAX, Operations, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated, who_asks,
+};
 use crate::channels::{Channel, Channels, Site, to_channel};
 
 /// Up to so many bytes are read in the turn of the request; more than that when they are sent.
@@ -19,9 +21,6 @@ const SNAPSHOT_BYTES: u32 = super::copying::AT_ONCE_BYTES_MAX;
 impl Channels {
     /// An operation whose turn it is.
     pub(crate) fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
-        if self.exchange(owner).is_none() {
-            return Operated::Violation;
-        }
         match operation {
             Arrived::Packet(bytes) => self.operate_on(owner, bytes, operation),
             Arrived::Buffer(buffer) if Site::of(buffer) == Site::Region => self.end_write(owner),
@@ -71,30 +70,18 @@ impl Channels {
         operation: Arrived<'_>,
     ) -> Operated {
         let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
-        let Some(exchange) = channel.exchange(owner.connection) else {
-            return Operated::Violation;
-        };
-        match operation {
-            _ if request.number != exchange.next_request => return Operated::Violation,
-            Arrived::Packet(_) if !channel.has_room_to_answer(exchange) => {
-                return Operated::NoRoom;
+        match channel.take_request(owner.connection, request, operation) {
+            Ok(outcome) => {
+                let bytes = operation.length() - REQUEST_LENGTH as u32;
+                self.tell_of(owner, request, &outcome, bytes);
+                Operated::Over
             }
-            Arrived::Buffer(_) if exchange.answers >= ANSWERS_LIMIT => return Operated::Violation,
-            Arrived::Packet(_) | Arrived::Buffer(_) => {}
+            Err(operated) => operated,
         }
-        let mut gathered = core::mem::take(&mut channel.operations.gathered);
-        let Some(outcome) = channel.execute(owner.connection, request, operation, &mut gathered)
-        else {
-            return Operated::Violation;
-        };
-        channel.answer(owner.connection, request, &outcome, &mut gathered);
-        channel.operations.gathered = gathered;
-        self.settle(owner, request, &outcome, operation.length() - REQUEST_LENGTH as u32);
-        Operated::Over
     }
 
-    /// An operation was carried out, or refused: it is counted, and its owner told, of so many
-    /// bytes, if that was asked for.
+    /// An operation within the engine was carried out, or refused: it is counted, and its owner
+    /// told.
     pub(super) fn settle(
         &mut self,
         owner: Owner,
@@ -105,6 +92,19 @@ impl Channels {
         if let Some(channel) = self.channel(owner.channel) {
             channel.operations.regions.count(request, outcome);
         }
+        self.tell_of(owner, request, outcome, bytes);
+    }
+
+    /// An operation is over that its region has counted: the engine counts it, and its owner is
+    /// told, of so many bytes, if that was asked for.
+    #[inline]
+    pub(super) fn tell_of(
+        &mut self,
+        owner: Owner,
+        request: &Request,
+        outcome: &Outcome,
+        bytes: u32,
+    ) {
         self.operation_counters.count(request.kind, outcome.status);
         if outcome.notifies {
             self.notify(owner, request, bytes);
@@ -120,13 +120,52 @@ impl Channels {
     }
 }
 
-impl Channel {
+impl Operations {
     /// One more request may be taken on a connection: there is room for its answer.
-    pub(super) fn has_room_to_answer(&self, exchange: &Exchange) -> bool {
-        let bytes_left = SNAPSHOT_BYTES_MAX.saturating_sub(self.operations.snapshot_bytes);
-        exchange.answers < ANSWERS_MAX && exchange.snapshot_bytes() < bytes_left / SNAPSHOT_PARTS
+    pub(super) fn have_room_to_answer(&self, exchange: &Exchange) -> bool {
+        let bytes_left = SNAPSHOT_BYTES_MAX.saturating_sub(self.snapshot_bytes);
+        exchange.answers < ANSWERS_MAX && exchange.data_kept < bytes_left / SNAPSHOT_PARTS
     }
 
+    /// Puts an answer into the line of what the flow of the connection in a slot is to send. What
+    /// is short is read now.
+    #[inline]
+    fn answer(
+        &mut self,
+        (slot, exchange): (u32, &mut Exchange),
+        end: &DaemonEnd,
+        request: &Request,
+        outcome: &Outcome,
+    ) {
+        let Outcome { status, value, extra, data, .. } = *outcome;
+        let Request { kind, number, .. } = *request;
+        let head = Answer { kind, status, number, value, extra }.emit();
+        let nothing = (Source::Nothing, 0);
+        let into = match data {
+            Data::Nothing | Data::Place(..) | Data::Extent(_, _, 0) => {
+                exchange.answer(&head, 0, nothing)
+            }
+            Data::Extent(_, at, length @ 1..=SNAPSHOT_BYTES) => {
+                let into = exchange.answer(&head, length, nothing);
+                let _ = end.memory(at.memory).is_some_and(|shared| shared.read(at.offset, into));
+                into
+            }
+            Data::Gathered => {
+                let into = exchange.answer(&head, self.gathered.len() as u32, nothing);
+                into.copy_from_slice(&self.gathered);
+                into
+            }
+            Data::Extent(region, at, length) => {
+                self.begin_reading(region, slot);
+                exchange.answer(&head, 0, (Source::Region(region, at), length))
+            }
+        };
+        self.snapshot_bytes += into.len();
+        self.regions.count(request, outcome);
+    }
+}
+
+impl Channel {
     pub(super) fn may_be_notified(&self) -> bool {
         !self.has_left && self.pending_count() < NOTIFICATIONS_MAX
     }
@@ -135,14 +174,30 @@ impl Channel {
         self.connection(slot)?.exchange.as_deref_mut()
     }
 
-    fn execute(
-        &self,
+    /// Carries out a request, if that can be done now, and puts its answer in line.
+    #[inline]
+    fn take_request(
+        &mut self,
         slot: u32,
         request: &Request,
         operation: Arrived<'_>,
-        gathered: &mut Vec<u8>,
-    ) -> Option<Outcome> {
-        let place = self.place_of(slot)?;
+    ) -> Result<Outcome, Operated> {
+        let may_notify = self.may_be_notified();
+        let (connection, operations, end) = self.parts(slot).ok_or(Operated::Violation)?;
+        let asker = who_asks(connection);
+        let exchange = connection.exchange.get_or_insert_default();
+        match operation {
+            _ if request.number != exchange.next_request => return Err(Operated::Violation),
+            Arrived::Packet(_) if !operations.have_room_to_answer(exchange) => {
+                return Err(Operated::NoRoom);
+            }
+            Arrived::Buffer(_) if exchange.answers >= ANSWERS_LIMIT => {
+                return Err(Operated::Violation);
+            }
+            Arrived::Packet(_) | Arrived::Buffer(_) => {}
+        }
+        let Operations { regions, gathered, .. } = operations;
+        let place = Place { regions, end, asker, may_notify };
         let outcome = match operation {
             Arrived::Packet(bytes) => {
                 let payload = Payload::of(&bytes[REQUEST_LENGTH..]);
@@ -150,16 +205,23 @@ impl Channel {
             }
             Arrived::Buffer(buffer) => {
                 let (length, from) = (buffer.length - REQUEST_LENGTH as u32, REQUEST_LENGTH as u32);
-                let read = |short: &mut [u8]| {
-                    self.end.read_received(to_channel(buffer), from, short);
-                };
+                let read = |short: &mut [u8]| end.read_received(to_channel(buffer), from, short);
                 place.execute_reading(request, length, read, gathered)
             }
         };
         if let Data::Place(_, at) = outcome.data {
-            self.write_arrived(operation, at);
+            write_arrived(end, operation, at);
         }
-        Some(outcome)
+        operations.answer((slot, exchange), end, request, &outcome);
+        Ok(outcome)
+    }
+
+    /// A long write is over: puts its answer in line.
+    pub(super) fn answer_write(&mut self, slot: u32, request: &Request, outcome: &Outcome) {
+        let Some((connection, operations, end)) = self.parts(slot) else { return };
+        if let Some(exchange) = connection.exchange.as_deref_mut() {
+            operations.answer((slot, exchange), end, request, outcome);
+        }
     }
 
     /// What the peer of a connection asks for is here.
@@ -172,56 +234,10 @@ impl Channel {
         })
     }
 
-    /// Writes what came with a request to its place, which was bounded.
-    fn write_arrived(&self, operation: Arrived<'_>, spot: Spot) {
-        let Some(shared) = self.end.memory(spot.memory) else { return };
-        let at = spot.offset;
-        let _ = match operation {
-            Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
-            Arrived::Buffer(buffer) => {
-                let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
-                self.end.share_received(buffer, from, buffer.length - from, shared, at)
-            }
-        };
-    }
-
     /// Copies bytes of a place that was bounded when the operation was carried out.
     pub(super) fn read_shared(&self, spot: Spot, into: &mut [u8]) {
         let shared = self.end.memory(spot.memory);
         let _ = shared.is_some_and(|shared| shared.read(spot.offset, into));
-    }
-
-    /// Puts the answer into the line of what the connection's flow is to send. What is short is
-    /// read into `gathered`, in which nothing is but for a batch.
-    pub(super) fn answer(
-        &mut self,
-        slot: u32,
-        request: &Request,
-        outcome: &Outcome,
-        gathered: &mut Vec<u8>,
-    ) {
-        let Outcome { status, value, extra, data, .. } = *outcome;
-        let Request { kind, number, .. } = *request;
-        let head = Answer { kind, status, number, value, extra }.emit();
-        if let Data::Extent(_, at, length @ 1..=SNAPSHOT_BYTES) = data {
-            gathered.clear();
-            gathered.resize(length as usize, 0);
-            self.read_shared(at, gathered);
-        }
-        let Some(exchange) = self.exchange_of(slot) else { return };
-        let (source, length) = match data {
-            Data::Nothing | Data::Place(..) | Data::Extent(_, _, 0) => (Source::Nothing, 0),
-            Data::Gathered | Data::Extent(_, _, 1..=SNAPSHOT_BYTES) => {
-                (exchange.snapshot(gathered), gathered.len() as u32)
-            }
-            Data::Extent(region, at, length) => (Source::Region(region, at), length),
-        };
-        exchange.answer(Sent::answer(head, source, length));
-        match source {
-            Source::Snapshot(_) => self.operations.snapshot_bytes += length as usize,
-            Source::Region(region, _) => self.operations.begin_reading(region, slot),
-            Source::Nothing | Source::Pool(_) => {}
-        }
     }
 
     fn take_answer(&mut self, owner: Owner, answer: &Answer, operation: Arrived<'_>) -> Operated {
@@ -278,4 +294,17 @@ impl Channel {
         }
         operated
     }
+}
+
+/// Writes what came with a request to its place, which was bounded.
+fn write_arrived(end: &DaemonEnd, operation: Arrived<'_>, spot: Spot) {
+    let Some(shared) = end.memory(spot.memory) else { return };
+    let at = spot.offset;
+    let _ = match operation {
+        Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
+        Arrived::Buffer(buffer) => {
+            let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
+            end.share_received(buffer, from, buffer.length - from, shared, at)
+        }
+    };
 }

@@ -13,12 +13,11 @@ use std::collections::VecDeque;
 
 use clearway_channel::OperationStatus;
 use clearway_transport::{OPERATION_NAMES, Operation, Outbound};
-use clearway_wire::clearway::operation::{
-    ANSWER_LENGTH, BATCH_HEAD_LENGTH, Kind, REQUEST_LENGTH, Request,
-};
+use clearway_wire::clearway::operation::{ANSWER_LENGTH, BATCH_HEAD_LENGTH, Kind, Request};
 
 use super::execute::GATHERED_BYTES_MAX;
 use super::regions::Spot;
+use super::trail::Trail;
 use super::writing::Writing;
 use crate::channels::{Channel, Held};
 
@@ -89,55 +88,38 @@ impl Asked {
     }
 }
 
-/// What follows the head of an operation that is sent.
+/// Where bytes of an operation are that are not kept for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Nothing.
+    /// There are none.
     Nothing,
-    /// Bytes at this offset of the app's transmit pool.
+    /// At this offset of the app's transmit pool.
     Pool(u32),
-    /// The next bytes of `snapshots`, of which so many have gone before.
-    Snapshot(u64),
-    /// Bytes at this place of the app's shared memory, of the region with this handle.
+    /// At this place of the app's shared memory, of the region with this handle.
     Region(u64, Spot),
 }
 
 /// An operation that is sent and has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
-    /// The head of a request or, in fewer bytes, of an answer.
-    pub(super) head: [u8; REQUEST_LENGTH],
+    /// The place and the number of its first bytes, which are kept: its head, and the data of a
+    /// short answer.
+    pub(super) place: u64,
+    pub(super) kept: u32,
     pub(super) is_answer: bool,
+    /// The bytes behind these.
     pub(super) source: Source,
-    /// Bytes behind the head.
     pub(super) length: u32,
 }
 
 impl Sent {
-    pub(super) fn answer(answer: [u8; ANSWER_LENGTH], source: Source, length: u32) -> Self {
-        let mut head = [0; REQUEST_LENGTH];
-        head[..ANSWER_LENGTH].copy_from_slice(&answer);
-        Self { head, is_answer: true, source, length }
-    }
-
-    const fn head_length(&self) -> usize {
-        if self.is_answer { ANSWER_LENGTH } else { REQUEST_LENGTH }
-    }
-
     pub(super) const fn total(&self) -> u32 {
-        self.head_length() as u32 + self.length
+        self.kept + self.length
     }
-}
 
-/// Copies what is there from `start` on.
-fn copy(bytes: &VecDeque<u8>, start: usize, into: &mut [u8]) {
-    let (front, back) = bytes.as_slices();
-    let first = front.get(start..).unwrap_or(&[]);
-    let (before, behind) = into.split_at_mut(first.len().min(into.len()));
-    before.copy_from_slice(&first[..before.len()]);
-    if !behind.is_empty() {
-        let from = start.saturating_sub(front.len());
-        behind.copy_from_slice(&back[from..from + behind.len()]);
+    /// Bytes of a short answer that are kept.
+    pub(super) const fn data_kept(&self) -> u32 {
+        if self.is_answer { self.kept - ANSWER_LENGTH as u32 } else { 0 }
     }
 }
 
@@ -165,10 +147,10 @@ pub(crate) struct Exchange {
     pub(super) pushed: u32,
     /// Of `sent`, how many are answers.
     pub(super) answers: u32,
-    /// Data of short answers, one behind the other.
-    pub(super) snapshots: VecDeque<u8>,
-    /// Bytes that were in `snapshots` before its first.
-    pub(super) snapshots_gone: u64,
+    /// What is kept of `sent`, one behind the other.
+    pub(super) trail: Trail,
+    /// Of that, how many bytes are data of answers.
+    pub(super) data_kept: usize,
 }
 
 impl Exchange {
@@ -183,10 +165,6 @@ impl Exchange {
 
     pub(crate) const fn messages_waiting(&self) -> u32 {
         self.messages_waiting
-    }
-
-    pub(super) fn snapshot_bytes(&self) -> usize {
-        self.snapshots.len()
     }
 
     /// Appends what the app asks for.
@@ -236,18 +214,35 @@ impl Exchange {
         self.writing.is_some_and(|writing| writing.total() == bytes)
     }
 
-    /// Appends the answer to the peer's next request.
-    pub(super) fn answer(&mut self, answer: Sent) {
+    /// Appends the answer to the peer's next request, with so many bytes of data that are to be
+    /// written, and some that are elsewhere.
+    #[inline]
+    pub(super) fn answer(
+        &mut self,
+        head: &[u8; ANSWER_LENGTH],
+        data_bytes: u32,
+        elsewhere: (Source, u32),
+    ) -> &mut [u8] {
         self.next_request = self.next_request.wrapping_add(1);
         self.answers += 1;
-        self.sent.push_back(answer);
+        self.data_kept += data_bytes as usize;
+        self.send(head, data_bytes, true, elsewhere)
     }
 
-    /// Appends data of a short answer.
-    pub(super) fn snapshot(&mut self, bytes: &[u8]) -> Source {
-        let at = self.snapshots_gone + self.snapshots.len() as u64;
-        self.snapshots.extend(bytes);
-        Source::Snapshot(at)
+    /// Appends what is to be sent.
+    #[inline]
+    fn send(
+        &mut self,
+        head: &[u8],
+        data_bytes: u32,
+        is_answer: bool,
+        (source, length): (Source, u32),
+    ) -> &mut [u8] {
+        let (place, kept) = (self.trail.end(), head.len() as u32 + data_bytes);
+        self.sent.push_back(Sent { place, kept, is_answer, source, length });
+        let (first, data) = self.trail.append(kept as usize).split_at_mut(head.len());
+        first.copy_from_slice(head);
+        data
     }
 
     /// True if there is something that the flow has not, and may have now.
@@ -324,57 +319,44 @@ impl Exchange {
             let number = self.next_answer.wrapping_add(self.on_way);
             let head = Request { number, ..request }.emit();
             let source = if payload.1 > 0 { Source::Pool(payload.0) } else { Source::Nothing };
-            self.sent.push_back(Sent { head, is_answer: false, source, length: payload.1 });
+            self.send(&head, 0, false, (source, payload.1));
             self.on_way += 1;
         }
         self.asked.push_back(asked);
     }
 
-    /// The first `count` that the flow has have arrived. Returns how many bytes of snapshots were
-    /// among them, and which regions others were read out of.
+    /// The first `count` that the flow has have arrived. Returns how many bytes of data were kept
+    /// for them, and which regions others were read out of.
     pub(crate) fn arrived(&mut self, count: u32) -> (usize, Vec<u64>) {
-        let (before, mut regions) = (self.snapshots.len(), Vec::new());
-        for _ in 0..count {
-            let Some(sent) = self.sent.pop_front() else { break };
-            self.first_name = self.first_name.wrapping_add(1) % OPERATION_NAMES;
-            self.pushed -= 1;
-            self.answers -= u32::from(sent.is_answer);
-            match sent.source {
-                Source::Snapshot(_) => {
-                    self.snapshots.drain(..sent.length as usize);
-                    self.snapshots_gone += u64::from(sent.length);
-                }
-                Source::Region(region, _) => regions.push(region),
-                Source::Nothing | Source::Pool(_) => {}
+        let count = count.min(self.pushed);
+        let (mut kept, mut data, mut answers, mut regions) = (0, 0, 0, Vec::new());
+        for sent in self.sent.drain(..count as usize) {
+            kept += sent.kept as usize;
+            data += sent.data_kept() as usize;
+            answers += u32::from(sent.is_answer);
+            if let Source::Region(region, _) = sent.source {
+                regions.push(region);
             }
         }
-        (before - self.snapshots.len(), regions)
+        self.first_name = self.first_name.wrapping_add(count) % OPERATION_NAMES;
+        self.pushed -= count;
+        self.answers -= answers;
+        self.data_kept -= data;
+        self.trail.forget(kept);
+        (data, regions)
     }
 
     /// Copies bytes of the operation of this name, from `at` on.
+    #[inline]
     pub(crate) fn read(&self, channel: &Channel, name: u32, at: u32, into: &mut [u8]) {
         let index = name.wrapping_sub(self.first_name) % OPERATION_NAMES;
         let Some(sent) = self.sent.get(index as usize) else { return };
-        let head = &sent.head[..sent.head_length()];
-        let rest = head.get(at as usize..).unwrap_or(&[]);
-        let (heading, data) = into.split_at_mut(rest.len().min(into.len()));
-        heading.copy_from_slice(&rest[..heading.len()]);
-        let from = (at as usize + heading.len()).saturating_sub(head.len()) as u32;
-        if !data.is_empty() {
-            self.read_data(channel, sent, from, data);
-        }
-    }
-
-    fn read_data(&self, channel: &Channel, sent: &Sent, from: u32, into: &mut [u8]) {
-        match sent.source {
-            Source::Nothing => into.fill(0),
-            Source::Pool(offset) => channel.end.read(offset + from, into),
-            Source::Snapshot(at) => {
-                let start = (at - self.snapshots_gone) as usize + from as usize;
-                copy(&self.snapshots, start, into);
-            }
-            // A revoked region has no readers.
-            Source::Region(_, place) => channel.read_shared(place.plus(from), into),
+        let rest = self.trail.at(sent.place, sent.kept).get(at as usize..).unwrap_or(&[]);
+        let (first, others) = into.split_at_mut(rest.len().min(into.len()));
+        first.copy_from_slice(&rest[..first.len()]);
+        if !others.is_empty() {
+            let from = (at as usize + first.len()) as u32 - sent.kept;
+            read_elsewhere(channel, sent.source, from, others);
         }
     }
 
@@ -382,7 +364,7 @@ impl Exchange {
     pub(super) fn regions(&self) -> impl Iterator<Item = u64> {
         self.sent.iter().filter_map(|sent| match sent.source {
             Source::Region(region, _) => Some(region),
-            Source::Nothing | Source::Pool(_) | Source::Snapshot(_) => None,
+            Source::Nothing | Source::Pool(_) => None,
         })
     }
 
@@ -399,22 +381,12 @@ impl Exchange {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_copied_may_lie_over_the_end_of_the_ring() {
-        let mut bytes = VecDeque::with_capacity(16);
-        let capacity = bytes.capacity();
-        bytes.extend((0..capacity).map(|at| at as u8));
-        bytes.drain(..capacity / 2);
-        bytes.extend((0..capacity / 4).map(|at| (capacity + at) as u8));
-        assert!(!bytes.as_slices().1.is_empty());
-        for (start, length) in (0..bytes.len()).flat_map(|at| [(at, 1), (at, bytes.len() - at)]) {
-            let mut into = vec![0; length];
-            copy(&bytes, start, &mut into);
-            assert!(into.iter().eq(bytes.range(start..start + length)), "{length} at {start}");
-        }
+/// Copies bytes that are not kept, from `from` on.
+fn read_elsewhere(channel: &Channel, source: Source, from: u32, into: &mut [u8]) {
+    match source {
+        Source::Nothing => into.fill(0),
+        Source::Pool(offset) => channel.end.read(offset + from, into),
+        // A revoked region has no readers.
+        Source::Region(_, place) => channel.read_shared(place.plus(from), into),
     }
 }

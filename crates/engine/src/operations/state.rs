@@ -6,13 +6,15 @@ use clearway_channel::{
     DaemonEnd, Description, Group, OUTSTANDING_OPERATIONS_MAX, OperationStatus,
 };
 use clearway_transport::{Buffer, OPERATION_NAMES, Operation};
-use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
+use clearway_wire::clearway::MESSAGE_BYTES_MAX;
+use clearway_wire::clearway::operation::{ANSWER_LENGTH, REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
 
 use super::Operations;
 use super::copying::{Copying, Direction};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions, Spot};
+use super::trail::Trail;
 use super::writing::Writing;
 use crate::channels::Held;
 use crate::control::Allowance;
@@ -51,10 +53,6 @@ pub struct ExchangeState {
     pub first_name: u32,
     /// See `first_name`.
     pub pushed: u32,
-    /// Data of short answers, and how much of it has gone.
-    pub snapshots: Vec<u8>,
-    /// See `snapshots`.
-    pub snapshots_gone: u64,
 }
 
 /// What an app has asked for.
@@ -118,25 +116,23 @@ pub enum WaitingState {
 /// An operation that has not arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentState {
-    /// Its head.
-    pub head: Vec<u8>,
+    /// Its head, and the data of a short answer.
+    pub kept: Vec<u8>,
     /// It is an answer.
     pub is_answer: bool,
-    /// What follows the head.
+    /// Where what follows is.
     pub source: SourceState,
     /// How long that is.
     pub length: u32,
 }
 
-/// What follows the head of an operation.
+/// Where what follows the first bytes of an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceState {
     /// Nothing.
     Nothing,
     /// Bytes of the transmit pool.
     Pool(u32),
-    /// Bytes of `snapshots`, counted from the first that there was.
-    Snapshot(u64),
     /// Bytes of shared memory: of the region with this handle, in which memory, and where in it.
     Region(u64, u64, u64),
 }
@@ -218,7 +214,7 @@ impl Operations {
     pub(crate) fn count(&mut self, slot: u32, exchange: &Exchange) -> Result<(), Invalid> {
         exchange.regions().for_each(|region| self.begin_reading(region, slot));
         self.outstanding = self.outstanding.saturating_add(exchange.outstanding());
-        self.snapshot_bytes += exchange.snapshot_bytes();
+        self.snapshot_bytes += exchange.data_kept;
         ensure(self.outstanding <= OUTSTANDING_OPERATIONS_MAX, "too many operations")
     }
 }
@@ -241,12 +237,11 @@ impl Exchange {
             Waiting::Message(message) => WaitingState::Message(*message),
         });
         let sent = self.sent.iter().map(|sent| SentState {
-            head: sent.head.to_vec(),
+            kept: self.trail.at(sent.place, sent.kept).to_vec(),
             is_answer: sent.is_answer,
             source: match sent.source {
                 Source::Nothing => SourceState::Nothing,
                 Source::Pool(offset) => SourceState::Pool(offset),
-                Source::Snapshot(at) => SourceState::Snapshot(at),
                 Source::Region(handle, Spot { memory, offset }) => {
                     SourceState::Region(handle, memory, offset)
                 }
@@ -262,15 +257,15 @@ impl Exchange {
             sent: sent.collect(),
             first_name: self.first_name,
             pushed: self.pushed,
-            snapshots: self.snapshots.iter().copied().collect(),
-            snapshots_gone: self.snapshots_gone,
         }
     }
 
     pub(crate) fn restore(saved: ExchangeState) -> Result<Self, Invalid> {
         let asked = saved.asked.into_iter().map(Asked::restore).collect::<Result<_, _>>()?;
         let waiting = saved.waiting.into_iter().map(Waiting::restore).collect::<Result<_, _>>()?;
-        let sent = saved.sent.into_iter().map(restore_sent).collect::<Result<_, _>>()?;
+        let mut trail = Trail::default();
+        let sent = saved.sent.into_iter().map(|sent| restore_sent(&sent, &mut trail));
+        let sent = sent.collect::<Result<_, _>>()?;
         let mut exchange = Self {
             asked,
             on_way: 0,
@@ -283,14 +278,15 @@ impl Exchange {
             first_name: saved.first_name,
             pushed: saved.pushed,
             answers: 0,
-            snapshots: saved.snapshots.into(),
-            snapshots_gone: saved.snapshots_gone,
+            trail,
+            data_kept: 0,
         };
         let is_on_way = |asked: &&Asked| asked.refused.is_none();
         let is_message = |waiting: &&Waiting| matches!(waiting, Waiting::Message(..));
         exchange.on_way = exchange.asked.iter().filter(is_on_way).count() as u32;
         exchange.messages_waiting = exchange.waiting.iter().filter(is_message).count() as u32;
         exchange.answers = exchange.sent.iter().filter(|sent| sent.is_answer).count() as u32;
+        exchange.data_kept = exchange.sent.iter().map(|sent| sent.data_kept() as usize).sum();
         exchange.check()?;
         Ok(exchange)
     }
@@ -305,24 +301,13 @@ impl Exchange {
             self.first_name < OPERATION_NAMES && self.pushed as usize <= self.sent.len();
         ensure(are_named, "operations that have no name")?;
         let is_next = |writing: Writing| writing.is_number(self.next_request);
-        ensure(self.writing.is_none_or(is_next), "a write that is not the next request")?;
-        ensure(self.snapshots_gone <= COUNT_MAX, "more bytes than can be counted")?;
-        let mut at = self.snapshots_gone;
-        for sent in &self.sent {
-            if let Source::Snapshot(snapshot) = sent.source {
-                ensure(snapshot == at, "answers that are out of place")?;
-                at += u64::from(sent.length);
-            }
-        }
-        let is_all = at - self.snapshots_gone == self.snapshots.len() as u64;
-        ensure(is_all, "bytes of no answer")
+        ensure(self.writing.is_none_or(is_next), "a write that is not the next request")
     }
 
     /// Holds it against the app's memory.
     pub(crate) fn check_memory(&self, end: &DaemonEnd) -> Result<(), Invalid> {
         let is_there = |sent: &Sent| match sent.source {
             Source::Nothing => sent.length == 0,
-            Source::Snapshot(_) => true,
             Source::Pool(offset) => end.is_extent(offset, sent.length),
             Source::Region(_, at) => at.has(end, sent.length.into()),
         };
@@ -397,21 +382,24 @@ impl Waiting {
     }
 }
 
-fn restore_sent(saved: SentState) -> Result<Sent, Invalid> {
-    let SentState { head, is_answer, source, length } = saved;
-    let head: [u8; REQUEST_LENGTH] =
-        head.try_into().map_err(|_| Invalid("an operation without its head"))?;
-    let is_possible = length <= clearway_wire::clearway::MESSAGE_BYTES_MAX;
-    ensure(is_possible, "an operation that is too long")?;
-    let source = match source {
+fn restore_sent(saved: &SentState, trail: &mut Trail) -> Result<Sent, Invalid> {
+    let SentState { kept, is_answer, source, length } = saved;
+    let (is_answer, length) = (*is_answer, *length);
+    let head = if is_answer { ANSWER_LENGTH } else { REQUEST_LENGTH };
+    let is_possible = if is_answer { kept.len() >= head } else { kept.len() == head };
+    ensure(is_possible, "an operation without its head")?;
+    let total = kept.len().saturating_add(length as usize);
+    ensure(total <= MESSAGE_BYTES_MAX as usize, "an operation that is too long")?;
+    let source = match *source {
         SourceState::Nothing => Source::Nothing,
         SourceState::Pool(offset) => Source::Pool(offset),
-        SourceState::Snapshot(at) => Source::Snapshot(at),
         SourceState::Region(handle, memory, offset) => {
             Source::Region(handle, Spot { memory, offset })
         }
     };
-    Ok(Sent { head, is_answer, source, length })
+    let place = trail.end();
+    trail.append(kept.len()).copy_from_slice(kept);
+    Ok(Sent { place, kept: kept.len() as u32, is_answer, source, length })
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl Channels {
         self.exchange(owner)?;
         let channel = self.channel(owner.channel)?;
         let slot = owner.connection;
-        if !channel.has_room_to_answer(channel.exchange(slot)?) {
+        if !channel.operations.have_room_to_answer(channel.exchange(slot)?) {
             return None;
         }
         channel.note_turn(slot, bytes, true);
@@ -134,9 +134,9 @@ impl Channels {
         };
         let (Writing { request, length, .. }, outcome) = (writing, writing.outcome());
         if let Some(channel) = self.channel(owner.channel) {
-            channel.answer(owner.connection, &request, &outcome, &mut Vec::new());
+            channel.answer_write(owner.connection, &request, &outcome);
         }
-        self.settle(owner, &request, &outcome, length);
+        self.tell_of(owner, &request, &outcome, length);
         Operated::Over
     }
 }

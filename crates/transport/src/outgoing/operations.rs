@@ -132,15 +132,6 @@ impl Outgoing {
         }
     }
 
-    /// How many of the messages that are done are operations.
-    #[cold]
-    pub(super) fn count_done_operations(&mut self) -> u32 {
-        let done = self.messages.iter().take_while(|message| message.end() <= self.acknowledged);
-        let operations = done.filter(|message| message.is_operation()).count() as u32;
-        self.operations -= operations;
-        operations
-    }
-
     /// Names and lengths of the operations that have not arrived, and whether they are answers.
     pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
         let operations = self.messages.iter().filter(|message| message.is_operation());

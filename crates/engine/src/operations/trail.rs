@@ -1,0 +1,76 @@
+//! Bytes that are kept until they have arrived.
+
+/// Bytes that are appended one behind the other, and go in the same order. They stand together: what
+/// has gone is cut off when it is half of all, so that each byte is moved once at most.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    bytes: Vec<u8>,
+    /// Of `bytes`, so many have gone.
+    gone: usize,
+    /// The place of the first of `bytes`, as [`Trail::end`] counts.
+    start: u64,
+}
+
+impl Trail {
+    /// The place of what is appended next.
+    #[inline]
+    pub(super) const fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Appends so many bytes, to be written.
+    #[inline]
+    pub(super) fn append(&mut self, count: usize) -> &mut [u8] {
+        let end = self.bytes.len();
+        self.bytes.resize(end + count, 0);
+        &mut self.bytes[end..]
+    }
+
+    /// So many bytes that begin at a place. None if they are not all there.
+    #[inline]
+    pub(super) fn at(&self, place: u64, count: u32) -> &[u8] {
+        let from = place.wrapping_sub(self.start) as usize;
+        let found = self.bytes.get(from..).and_then(|bytes| bytes.get(..count as usize));
+        found.unwrap_or(&[])
+    }
+
+    /// The first so many go.
+    #[inline]
+    pub(super) fn forget(&mut self, count: usize) {
+        self.gone += count;
+        if self.gone > self.bytes.len() / 2 {
+            self.bytes.drain(..self.gone);
+            self.start += self.gone as u64;
+            self.gone = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Trail;
+
+    /// Against what was appended, however much of it has gone.
+    #[test]
+    fn what_is_kept_stays_where_it_was() {
+        let mut trail = Trail::default();
+        let (mut kept, mut next) = (std::collections::VecDeque::new(), 0_u8);
+        for round in 0..200_usize {
+            let (count, place) = (round % 7 + 1, trail.end());
+            trail.append(count).iter_mut().for_each(|byte| {
+                next = next.wrapping_add(1);
+                *byte = next;
+            });
+            kept.push_back((place, count, next));
+            if round % 3 > 0 {
+                let (_, count, _) = kept.pop_front().expect("one was appended");
+                trail.forget(count);
+            }
+            for &(place, count, last) in &kept {
+                let bytes = trail.at(place, count as u32);
+                assert_eq!((bytes.len(), bytes.last()), (count, Some(&last)));
+            }
+        }
+        assert!(trail.bytes.len() < 1000 && trail.at(trail.end(), 1).is_empty());
+    }
+}
