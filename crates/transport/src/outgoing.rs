@@ -59,12 +59,6 @@ pub(crate) struct Piece {
     pub(crate) end: u64,
 }
 
-impl Piece {
-    pub(crate) const fn is_whole(&self) -> bool {
-        self.length == self.total
-    }
-}
-
 /// How many have arrived, and are no longer kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
@@ -221,6 +215,22 @@ impl Outgoing {
     /// The receiver's limit does not allow for all messages.
     pub(crate) const fn wants_credit(&self) -> bool {
         self.granted < self.end
+    }
+
+    /// The message at `cursor`, if that begins where `range` does, ends within it, and has no more
+    /// than `room` bytes.
+    #[inline]
+    pub(crate) fn whole(&self, range: &Range<u64>, cursor: usize, room: usize) -> Option<Piece> {
+        let Message { start, offset, length } = *self.messages.get(cursor)?;
+        let end = start + MESSAGE_OVERHEAD + u64::from(length);
+        let sequence = self.first_sequence.wrapping_add(cursor as u32);
+        let is_whole = start == range.start && end <= range.end && length as usize <= room;
+        is_whole.then_some(Piece { sequence, total: length, at: 0, length, offset, end })
+    }
+
+    /// The length of the message at `cursor`.
+    pub(crate) fn length_at(&self, cursor: usize) -> Option<u32> {
+        self.messages.get(cursor).map(|message| message.length)
     }
 
     /// The piece that begins at `range.start`, of at most `room` bytes of payload and within

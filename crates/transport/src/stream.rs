@@ -114,33 +114,26 @@ impl Stream {
     ) -> usize {
         let (start, first) = (range.start, at);
         while !range.is_empty() && at + MESSAGE_FRAME_LENGTH <= bytes.len() {
-            let whole_room = bytes.len() - at - MESSAGE_FRAME_LENGTH;
-            let (before, head) = (cursor, at);
-            let Some(mut piece) = self.outgoing.piece(&range, &mut cursor, whole_room) else {
-                break;
-            };
-            if piece.is_whole() {
-                at += clearway::emit_message(&mut bytes[at..], piece.sequence, piece.length);
-            } else if range.start > start && !fills_up(&piece, whole_room, bytes.len() - first) {
-                cursor = before;
-                break;
+            let (head, room) = (at, bytes.len() - at - MESSAGE_FRAME_LENGTH);
+            let piece = if let Some(whole) = self.outgoing.whole(&range, cursor, room) {
+                at += clearway::emit_message(&mut bytes[at..], whole.sequence, whole.length);
+                cursor += 1;
+                whole
             } else {
-                let Some(room) =
-                    whole_room.checked_sub(FRAGMENT_FRAME_LENGTH - MESSAGE_FRAME_LENGTH)
+                let others = range.start - start;
+                let Some(part) = self.part(&range, &mut cursor, room, others, bytes.len() - first)
                 else {
                     break;
                 };
-                cursor = before;
-                let Some(cut) = self.outgoing.piece(&range, &mut cursor, room) else { break };
-                piece = cut;
                 at += clearway::emit_fragment(
                     &mut bytes[at..],
-                    piece.sequence,
-                    piece.length,
-                    piece.total,
-                    piece.at,
+                    part.sequence,
+                    part.length,
+                    part.total,
+                    part.at,
                 );
-            }
+                part
+            };
             let end = at + piece.length as usize;
             if OPERATIONS {
                 clearway::carry_operation(&mut bytes[head..]);
@@ -156,6 +149,26 @@ impl Stream {
             self.outgoing.sent(sent.clone(), cursor);
         }
         at
+    }
+
+    /// The part of the first message of `range`, which is at `cursor`, that a frame has that may
+    /// have `room` bytes behind the head of a whole message. None if `others` are in the packet, and
+    /// it is not to be filled up.
+    #[inline(never)]
+    fn part(
+        &self,
+        range: &Range<u64>,
+        cursor: &mut usize,
+        room: usize,
+        others: u64,
+        packet_room: usize,
+    ) -> Option<Piece> {
+        let total = self.outgoing.length_at(*cursor)?;
+        if others > 0 && !fills_up(total, room, packet_room) {
+            return None;
+        }
+        let room = room.checked_sub(FRAGMENT_FRAME_LENGTH - MESSAGE_FRAME_LENGTH)?;
+        self.outgoing.piece(range, cursor, room)
     }
 
     /// The peer has dropped a message of so many bytes.
@@ -272,8 +285,8 @@ impl Stream {
 /// it. Not if a packet of its own could carry all of it. If it is cut anyway, packets that are full
 /// are fewer, and all of one length, so that many of them leave as one super-frame.
 #[inline]
-const fn fills_up(piece: &Piece, room: usize, packet_room: usize) -> bool {
-    room >= FILL_BYTES_MIN && piece.total as usize + MESSAGE_FRAME_LENGTH > packet_room
+const fn fills_up(total: u32, room: usize, packet_room: usize) -> bool {
+    room >= FILL_BYTES_MIN && total as usize + MESSAGE_FRAME_LENGTH > packet_room
 }
 
 /// To cut a message costs both ends a frame more: room of fewer bytes stays empty.

@@ -231,16 +231,16 @@ impl Exchange {
 
     /// Appends what is to be sent.
     #[inline]
-    fn send(
+    fn send<const HEAD: usize>(
         &mut self,
-        head: &[u8],
+        head: &[u8; HEAD],
         data_bytes: u32,
         is_answer: bool,
         (source, length): (Source, u32),
     ) -> &mut [u8] {
-        let (place, kept) = (self.trail.end(), head.len() as u32 + data_bytes);
+        let (place, kept) = (self.trail.end(), HEAD as u32 + data_bytes);
         self.sent.push_back(Sent { place, kept, is_answer, source, length });
-        let (first, data) = self.trail.append(kept as usize).split_at_mut(head.len());
+        let (first, data) = self.trail.append(kept as usize).split_at_mut(HEAD);
         first.copy_from_slice(head);
         data
     }
