@@ -140,8 +140,7 @@ impl Flow {
                 eliciting |= self.take_messages(frames, app)?;
                 eliciting |= self.take_operations(frames, app)?;
             }
-            let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
-            if let Frame::Stream(stream) = frame {
+            if let Some(stream) = frames.next_stream() {
                 let heard = self.take_streams(stream, frames, reception, app)?;
                 if heard.has_credit {
                     self.expedite(now);
@@ -154,6 +153,7 @@ impl Flow {
                 }
                 return Ok(true);
             }
+            let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
             match (*outcome, self.handle_frame(now, config, reception, &frame, app)?) {

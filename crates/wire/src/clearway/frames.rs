@@ -158,6 +158,18 @@ impl<'a> Frames<'a> {
         self.next_usual(USUAL_OPERATION)
     }
 
+    /// The stream of which what follows is, if the next frame says that.
+    #[inline]
+    pub fn next_stream(&mut self) -> Option<u32> {
+        self.skip_padding();
+        if self.rest.first() != Some(&frame_type::STREAM) {
+            return None;
+        }
+        let (head, rest) = split_head::<STREAM_FRAME_LENGTH>(self.rest).ok()?;
+        self.rest = rest;
+        Some(u32_at(head, 4))
+    }
+
     #[inline(always)]
     fn next_usual(&mut self, begin: u32) -> Option<Message<'a>> {
         self.skip_padding();

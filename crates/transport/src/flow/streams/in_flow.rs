@@ -153,11 +153,11 @@ impl Flow {
         let taken = self.with_streams(|all| {
             loop {
                 all.take_messages(stream, frames, app)?;
-                let Some(Ok(frame)) = frames.next() else { return Ok(()) };
-                if let Frame::Stream(next) = frame {
+                if let Some(next) = frames.next_stream() {
                     stream = next;
                     continue;
                 }
+                let Some(Ok(frame)) = frames.next() else { return Ok(()) };
                 if stream == 0 {
                     return Err(Refused::Violation);
                 }

@@ -63,11 +63,15 @@ impl Place {
     }
 }
 
+/// Who waits: urgency, tag and number.
+type Turn = (u8, u64, u32);
+
 /// Those who have messages to send.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Their urgencies, tags and numbers.
-    waiting: BTreeSet<(u8, u64, u32)>,
+    /// The lowest of all, who is often the only one: then the set is not touched.
+    first: Option<Turn>,
+    others: BTreeSet<Turn>,
     /// The tag of who had the last turn, by urgency.
     reached: [u64; Priority::URGENCIES as usize],
 }
@@ -81,9 +85,28 @@ impl Turns {
         place.waits = waits;
         if waits {
             self.catch_up(place);
-            self.waiting.insert((place.priority.urgency, place.tag, id));
+            self.insert((place.priority.urgency, place.tag, id));
         } else {
-            self.waiting.remove(&(place.priority.urgency, place.tag, id));
+            self.remove((place.priority.urgency, place.tag, id));
+        }
+    }
+
+    fn insert(&mut self, turn: Turn) {
+        match self.first {
+            None => self.first = Some(turn),
+            Some(first) if turn < first => {
+                self.others.insert(first);
+                self.first = Some(turn);
+            }
+            Some(_) => _ = self.others.insert(turn),
+        }
+    }
+
+    fn remove(&mut self, turn: Turn) {
+        if self.first == Some(turn) {
+            self.first = self.others.pop_first();
+        } else {
+            self.others.remove(&turn);
         }
     }
 
@@ -104,7 +127,7 @@ impl Turns {
     /// line. What that has sent while nobody stood there it has not paid for: whoever is in line at
     /// the same tag goes first.
     pub(super) fn next(&self, other: Option<&mut Place>) -> Option<u32> {
-        let (urgency, tag, id) = *self.waiting.first()?;
+        let (urgency, tag, id) = self.first?;
         let goes_first = |other: &mut Place| {
             self.catch_up(other);
             (other.priority.urgency, other.tag) < (urgency, tag)
@@ -124,8 +147,12 @@ impl Turns {
     /// keep their places: where it stands itself may be far behind them, or far ahead.
     pub(super) fn sent_beside(&mut self, place: &mut Place, bytes: usize) {
         let urgency = place.priority.urgency;
-        let first = self.waiting.range((urgency, 0, 0)..(urgency + 1, 0, 0)).next();
-        let tag = first.map_or(place.tag, |(_, tag, _)| place.tag.min(*tag));
+        let first = self
+            .first
+            .filter(|first| first.0 >= urgency)
+            .or_else(|| self.others.range((urgency, 0, 0)..).next().copied());
+        let first = first.filter(|first| first.0 == urgency);
+        let tag = first.map_or(place.tag, |(_, tag, _)| place.tag.min(tag));
         self.reach(urgency, tag);
         place.pay(bytes);
     }
@@ -136,12 +163,13 @@ impl Turns {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.first.is_none()
     }
 
     #[cfg(test)]
     pub(super) fn ids(&self) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.waiting.iter().map(|(_, _, id)| *id).collect();
+        let all = self.first.iter().chain(&self.others);
+        let mut ids: Vec<u32> = all.map(|(_, _, id)| *id).collect();
         ids.sort_unstable();
         ids
     }
