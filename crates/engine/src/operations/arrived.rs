@@ -141,25 +141,23 @@ impl Operations {
         let Request { kind, number, .. } = *request;
         let head = Answer { kind, status, number, value, extra }.emit();
         let nothing = (Source::Nothing, 0);
-        let into = match data {
-            Data::Nothing | Data::Place(..) | Data::Extent(_, _, 0) => {
-                exchange.answer(&head, 0, nothing)
-            }
-            Data::Extent(_, at, length @ 1..=SNAPSHOT_BYTES) => {
-                let into = exchange.answer(&head, length, nothing);
-                let _ = end.memory(at.memory).is_some_and(|shared| shared.read(at.offset, into));
-                into
-            }
-            Data::Gathered => {
-                let into = exchange.answer(&head, self.gathered.len() as u32, nothing);
-                into.copy_from_slice(&self.gathered);
-                into
-            }
+        let (data_bytes, elsewhere) = match data {
+            Data::Nothing | Data::Place(..) => (0, nothing),
+            Data::Gathered => (self.gathered.len() as u32, nothing),
+            Data::Extent(_, _, length) if length <= SNAPSHOT_BYTES => (length, nothing),
             Data::Extent(region, at, length) => {
                 self.begin_reading(region, slot);
-                exchange.answer(&head, 0, (Source::Region(region, at), length))
+                (0, (Source::Region(region, at), length))
             }
         };
+        let into = exchange.answer(&head, data_bytes, elsewhere);
+        match data {
+            Data::Gathered => into.copy_from_slice(&self.gathered),
+            Data::Extent(_, at, _) if !into.is_empty() => {
+                let _ = end.memory(at.memory).is_some_and(|shared| shared.read(at.offset, into));
+            }
+            Data::Nothing | Data::Place(..) | Data::Extent(..) => {}
+        }
         self.snapshot_bytes += into.len();
         self.regions.count(request, outcome);
     }

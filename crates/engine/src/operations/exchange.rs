@@ -230,7 +230,7 @@ impl Exchange {
     }
 
     /// Appends what is to be sent.
-    #[inline]
+    #[inline(always)] // A head of known length costs less than to call this.
     fn send<const HEAD: usize>(
         &mut self,
         head: &[u8; HEAD],

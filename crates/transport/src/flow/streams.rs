@@ -97,10 +97,15 @@ struct Line {
 
 impl Line {
     /// `id` has something to say, or nothing any more; `waits` is what is known of that.
+    #[inline]
     fn set(&mut self, id: u32, waits: &mut bool, has_news: bool) {
-        if core::mem::replace(waits, has_news) == has_news {
-            return;
+        if core::mem::replace(waits, has_news) != has_news {
+            self.change(id, has_news);
         }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, id: u32, has_news: bool) {
         if has_news {
             self.ids.insert(id);
         } else {
@@ -116,6 +121,7 @@ impl Line {
 }
 
 /// Puts a stream in line for what it has to say.
+#[inline]
 fn stand_in_line(telling: &mut Line, sending: &mut Turns, id: u32, side: &mut Side) {
     let (has_news, has_messages) = (side.has_news(), side.has_messages());
     telling.set(id, &mut side.tells, has_news);

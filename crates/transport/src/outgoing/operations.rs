@@ -62,6 +62,7 @@ impl Kind {
 
 impl Outgoing {
     /// Appends an operation.
+    #[inline]
     pub(crate) fn push_operation(&mut self, operation: Operation) {
         debug_assert!(operation.name < OPERATION_NAMES);
         let answer = if operation.is_answer { ANSWER } else { 0 };

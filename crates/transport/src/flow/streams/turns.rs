@@ -78,6 +78,7 @@ pub(super) struct Turns {
 
 impl Turns {
     /// `id` has something to send, or nothing any more.
+    #[inline]
     pub(super) fn set(&mut self, id: u32, place: &mut Place, waits: bool) {
         if place.waits == waits {
             return;
@@ -91,6 +92,7 @@ impl Turns {
         }
     }
 
+    #[inline]
     fn insert(&mut self, turn: Turn) {
         match self.first {
             None => self.first = Some(turn),
@@ -102,9 +104,10 @@ impl Turns {
         }
     }
 
+    #[inline]
     fn remove(&mut self, turn: Turn) {
         if self.first == Some(turn) {
-            self.first = self.others.pop_first();
+            self.first = if self.others.is_empty() { None } else { self.others.pop_first() };
         } else {
             self.others.remove(&turn);
         }
