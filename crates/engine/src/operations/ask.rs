@@ -233,8 +233,14 @@ impl Channel {
     /// Appends what the app asks on a connection.
     fn line_up(&mut self, slot: u32, asked: Asked) {
         let Some(connection) = self.connection(slot) else { return };
-        connection.exchange.get_or_insert_default().ask(asked);
-        connection.note_waiting();
+        let exchange = connection.exchange.get_or_insert_default();
+        let is_sent = matches!(connection.bearer, Bearer::Flow(_)) && exchange.may_send(&asked);
+        if is_sent {
+            exchange.send_request(asked);
+        } else {
+            exchange.ask(asked);
+            connection.note_waiting();
+        }
         self.operations.outstanding += 1;
     }
 }

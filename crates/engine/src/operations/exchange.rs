@@ -167,7 +167,13 @@ impl Exchange {
         self.messages_waiting
     }
 
-    /// Appends what the app asks for.
+    /// What the app asks for need not wait.
+    #[inline]
+    pub(super) fn may_send(&self, asked: &Asked) -> bool {
+        asked.refused.is_none() && self.on_way < REQUESTS_MAX && !self.is_waiting()
+    }
+
+    /// Appends what the app asks for to what waits.
     pub(super) fn ask(&mut self, asked: Asked) {
         self.waiting.push_back(Waiting::Operation(asked));
     }
@@ -313,7 +319,8 @@ impl Exchange {
     }
 
     /// Sends a request, unless it is refused.
-    fn send_request(&mut self, asked: Asked) {
+    #[inline]
+    pub(super) fn send_request(&mut self, asked: Asked) {
         let Asked { request, payload, .. } = asked;
         if asked.refused.is_none() {
             let number = self.next_answer.wrapping_add(self.on_way);
