@@ -253,11 +253,16 @@ impl AppEnd {
         let completion =
             Completion::decode(upper, entry, self.sizes.receive_pool_bytes).map_err(|_| Corrupt)?;
         prefetch(self.completions.entry_ahead(1));
-        if let Completion::Received { offset, .. }
-        | Completion::Frames { offset, .. }
-        | Completion::TcpReceived { offset, .. } = completion
-        {
-            self.receive.bytes.prefetch(offset as usize);
+        match completion {
+            Completion::Received { offset, .. }
+            | Completion::Frames { offset, .. }
+            | Completion::TcpReceived { offset, .. } => {
+                self.receive.bytes.prefetch(offset as usize);
+            }
+            Completion::Operated { offset, buffer, .. } if buffer != NO_BUFFER => {
+                self.receive.bytes.prefetch(offset as usize);
+            }
+            _ => {}
         }
         self.completions.advance();
         Ok(Some(completion))

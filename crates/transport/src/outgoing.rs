@@ -82,8 +82,9 @@ pub(crate) struct Outgoing {
     first_sequence: u32,
     /// Index in `messages` of the one that holds `next`.
     next_index: usize,
-    /// How many of `messages` are one-sided operations.
+    /// How many of `messages` are one-sided operations, and how many of these are answers.
     operations: u32,
+    answers: u32,
     /// The first position never sent.
     next: u64,
     /// One past the last position of all messages.
@@ -329,15 +330,17 @@ impl Outgoing {
     }
 
     fn pop_done(&mut self) -> Done {
-        let (mut done, mut operations) = (0, 0);
+        let (mut done, mut operations, mut answers) = (0, 0, 0);
         while let Some(message) = self.messages.front()
             && message.end() <= self.acknowledged
         {
             operations += u32::from(message.is_operation());
+            answers += u32::from(message.is_answer());
             self.messages.remove_front();
             done += 1;
         }
         self.operations -= operations;
+        self.answers -= answers;
         self.first_sequence = self.first_sequence.wrapping_add(done);
         self.next_index -= done as usize;
         Done { messages: done - operations, operations }

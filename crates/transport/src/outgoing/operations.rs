@@ -67,6 +67,7 @@ impl Outgoing {
         debug_assert!(operation.name < OPERATION_NAMES);
         let answer = if operation.is_answer { ANSWER } else { 0 };
         self.operations += 1;
+        self.answers += u32::from(operation.is_answer);
         self.push(OPERATION | answer | operation.name, operation.length);
     }
 
@@ -97,7 +98,16 @@ impl Outgoing {
             self.drop_late(now, share.bytes);
             return self.cut_to_run(range, cursor, share, |message| self.kind_of(message));
         }
+        if share.operation_bytes == 0 && self.are_alike() {
+            return Carried::Operations;
+        }
         self.cut_to_run(range, cursor, share, Message::kind)
+    }
+
+    /// All are operations of one kind.
+    fn are_alike(&self) -> bool {
+        let is_one_kind = self.answers == 0 || self.answers == self.operations;
+        is_one_kind && self.operations as usize == self.messages.len()
     }
 
     /// Looks at no more of them than the packet has room for.
@@ -156,6 +166,10 @@ impl Message {
 
     pub(super) const fn is_operation(&self) -> bool {
         self.offset & OPERATION != 0
+    }
+
+    pub(super) const fn is_answer(&self) -> bool {
+        self.offset & CARRIED == CARRIED
     }
 }
 

@@ -42,8 +42,9 @@ impl Outgoing {
             ensure(outgoing.end < POSITIONS_MAX, "more messages than there are positions")?;
             ensure(offset.checked_add(length).is_some(), "a message beyond its pool")?;
             outgoing.push(offset, length);
-            let pushed = outgoing.messages.back_mut();
+            let pushed = outgoing.messages.back();
             outgoing.operations += u32::from(pushed.is_some_and(|message| message.is_operation()));
+            outgoing.answers += u32::from(pushed.is_some_and(|message| message.is_answer()));
         }
         outgoing.restore_deadlines(&state.deadlines)?;
         outgoing.next_index = outgoing.messages.partition_point(|m| m.end() <= state.next);
