@@ -429,10 +429,9 @@ impl App for Channels {
         }
     }
 
-    fn operations_sent(&mut self, owner: Owner, count: u32) {
-        if let Some(channel) = self.channel(owner.channel) {
-            channel.operations_arrived(owner.connection, count);
-        }
+    fn operations_sent(&mut self, owner: Owner, count: u32) -> bool {
+        let channel = self.channel(owner.channel);
+        channel.is_some_and(|channel| channel.operations_arrived(owner.connection, count))
     }
 
     fn accept(

@@ -201,14 +201,13 @@ impl Channel {
         }
     }
 
-    /// What was sent on a connection has arrived.
-    pub(crate) fn operations_arrived(&mut self, slot: u32, count: u32) {
-        let exchange = self.connection(slot).and_then(|found| found.exchange.as_mut());
-        let Some((bytes, regions)) = exchange.map(|exchange| exchange.arrived(count)) else {
-            return;
-        };
+    /// What was sent on a connection has arrived. True if there is more that may be sent.
+    pub(crate) fn operations_arrived(&mut self, slot: u32, count: u32) -> bool {
+        let Some(exchange) = self.exchange_of(slot) else { return false };
+        let ((bytes, regions), has_more) = (exchange.arrived(count), exchange.has_unpushed());
         self.operations.snapshot_bytes -= bytes;
         regions.into_iter().for_each(|region| self.operations.end_reading(region, slot));
+        has_more
     }
 
     /// The operations of a connection.

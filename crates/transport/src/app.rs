@@ -265,7 +265,8 @@ pub trait App {
     }
 
     /// What the engine has to send on this connection by now, in order: answers, requests of the
-    /// app, and messages that wait behind requests. Asked whenever operations have come or arrived.
+    /// app, and messages that wait behind requests. Asked whenever operations have come, and when
+    /// [`App::operations_sent`] says that there is something.
     fn take_outbound(&mut self, _owner: Owner, _take: impl FnMut(Outbound)) {}
 
     /// True if [`App::take_outbound`] will have more when operations have arrived.
@@ -279,8 +280,10 @@ pub trait App {
     }
 
     /// The next `count` operations of this connection have arrived, in the order of
-    /// [`App::take_outbound`]; they are not read again.
-    fn operations_sent(&mut self, _owner: Owner, _count: u32) {}
+    /// [`App::take_outbound`]; they are not read again. True if there are more to take now.
+    fn operations_sent(&mut self, _owner: Owner, _count: u32) -> bool {
+        false
+    }
 
     /// A peer wants to connect to this listener, at the own address `local`. The engine names the
     /// new connection, and says how many positions its peer may use, or refuses.

@@ -335,9 +335,9 @@ impl Exchange {
     /// The first `count` that the flow has have arrived. Returns how many bytes of data were kept
     /// for them, and which regions others were read out of.
     pub(crate) fn arrived(&mut self, count: u32) -> (usize, Vec<u64>) {
-        let count = count.min(self.pushed);
         let (mut kept, mut data, mut answers, mut regions) = (0, 0, 0, Vec::new());
-        for sent in self.sent.drain(..count as usize) {
+        for _ in 0..count {
+            let Some(sent) = self.sent.pop_front() else { break };
             kept += sent.kept as usize;
             data += sent.data_kept() as usize;
             answers += u32::from(sent.is_answer);

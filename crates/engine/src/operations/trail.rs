@@ -38,11 +38,15 @@ impl Trail {
     #[inline]
     pub(super) fn forget(&mut self, count: usize) {
         self.gone += count;
-        if self.gone > self.bytes.len() / 2 {
+        if self.gone == self.bytes.len() {
+            self.bytes.clear();
+        } else if self.gone > self.bytes.len() / 2 {
             self.bytes.drain(..self.gone);
-            self.start += self.gone as u64;
-            self.gone = 0;
+        } else {
+            return;
         }
+        self.start += self.gone as u64;
+        self.gone = 0;
     }
 }
 

@@ -100,8 +100,10 @@ impl Flow {
     /// it refused.
     #[cold]
     pub(super) fn operations_arrived(&mut self, count: u32, app: &mut impl App) {
-        app.operations_sent(self.main.owner, count);
+        let has_more = app.operations_sent(self.main.owner, count);
         self.main.memory_freed();
-        self.push_operations(app);
+        if has_more | self.close_waits {
+            self.push_operations(app);
+        }
     }
 }
