@@ -63,10 +63,10 @@ pub use state::{
 pub(crate) use writing::long_write;
 
 /// Bytes of short answers that are kept for the peers of one app, until they have arrived.
-const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
+const DATA_KEPT_MAX: usize = 16 << 20;
 /// A connection may have this part of what the others leave: peers that take no answers leave some
 /// to all others, however many they are.
-const SNAPSHOT_PARTS: usize = 4;
+const DATA_KEPT_PARTS: usize = 4;
 /// Events that wait for an app beyond which it is not told of what peers write.
 const NOTIFICATIONS_MAX: usize = 1024;
 
@@ -78,8 +78,8 @@ pub(crate) struct Operations {
     pub(crate) may_ask: bool,
     /// Asked for, and not over.
     outstanding: u32,
-    /// Data that is kept for its connections, see [`SNAPSHOT_BYTES_MAX`].
-    snapshot_bytes: usize,
+    /// Data that is kept for its connections, see [`DATA_KEPT_MAX`].
+    data_kept: usize,
     /// Connections that answers are being sent on, out of regions: how many, by region and slot.
     readers: BTreeMap<(u64, u32), u32>,
     /// What a batch reads; kept for its memory.
@@ -96,7 +96,7 @@ impl Operations {
             regions: Regions::new(allowance.regions_max),
             may_ask: allowance.may_ask,
             outstanding: 0,
-            snapshot_bytes: 0,
+            data_kept: 0,
             readers: BTreeMap::new(),
             gathered: Vec::new(),
             copying: None,
@@ -205,7 +205,7 @@ impl Channel {
     pub(crate) fn operations_arrived(&mut self, slot: u32, count: u32) -> bool {
         let Some(exchange) = self.exchange_of(slot) else { return false };
         let ((bytes, regions), has_more) = (exchange.arrived(count), exchange.has_unpushed());
-        self.operations.snapshot_bytes -= bytes;
+        self.operations.data_kept -= bytes;
         regions.into_iter().for_each(|region| self.operations.end_reading(region, slot));
         has_more
     }
@@ -219,7 +219,7 @@ impl Channel {
     pub(crate) fn forget_exchange(&mut self, slot: u32, exchange: &Exchange) {
         exchange.regions().for_each(|region| self.operations.end_reading(region, slot));
         self.operations.outstanding -= exchange.outstanding();
-        self.operations.snapshot_bytes -= exchange.data_kept;
+        self.operations.data_kept -= exchange.data_kept;
     }
 }
 

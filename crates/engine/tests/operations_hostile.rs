@@ -23,7 +23,7 @@ const PROTOCOL: u16 = 5;
 /// What an engine keeps of answers that have not arrived, and the most that one request adds.
 const ANSWERS_MAX: usize = 1024;
 const ANSWERS_LIMIT: usize = 2048;
-const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
+const DATA_KEPT_MAX: usize = 16 << 20;
 
 /// An app that shares all of its memory but the last page, a peer that asks of it as it should, and
 /// one that does not.
@@ -278,8 +278,8 @@ fn a_flood_whose_answers_are_never_taken_is_kept_within_bounds() {
         assert!(exchange.sent.len() <= ANSWERS_MAX, "{}", exchange.sent.len());
         let kept: usize = exchange.sent.iter().map(|sent| sent.kept.len()).sum();
         let data = kept - ANSWER_LENGTH * exchange.sent.len();
-        assert!(data < SNAPSHOT_BYTES_MAX / 4, "others want some as well");
-        let is_much = exchange.sent.len() == ANSWERS_MAX || data > SNAPSHOT_BYTES_MAX / 8;
+        assert!(data < DATA_KEPT_MAX / 4, "others want some as well");
+        let is_much = exchange.sent.len() == ANSWERS_MAX || data > DATA_KEPT_MAX / 8;
         assert!(is_much, "{} answers of {data} bytes", exchange.sent.len());
         scene.assert_others_go_on();
     }

@@ -10,13 +10,11 @@ use super::ask::read;
 use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Source};
 use super::execute::{Data, Outcome, Payload, Place};
 use super::regions::Spot;
-use super::{
-    NOTIFICATIONS_MAX, Operations, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated, who_asks,
-};
+use super::{DATA_KEPT_MAX, DATA_KEPT_PARTS, NOTIFICATIONS_MAX, Operations, operated, who_asks};
 use crate::channels::{Channel, Channels, Site, to_channel};
 
 /// Up to so many bytes are read in the turn of the request; more than that when they are sent.
-const SNAPSHOT_BYTES: u32 = super::copying::AT_ONCE_BYTES_MAX;
+const DATA_AT_ONCE_MAX: u32 = super::copying::AT_ONCE_BYTES_MAX;
 
 impl Channels {
     /// An operation whose turn it is.
@@ -123,8 +121,8 @@ impl Channels {
 impl Operations {
     /// One more request may be taken on a connection: there is room for its answer.
     pub(super) fn have_room_to_answer(&self, exchange: &Exchange) -> bool {
-        let bytes_left = SNAPSHOT_BYTES_MAX.saturating_sub(self.snapshot_bytes);
-        exchange.answers < ANSWERS_MAX && exchange.data_kept < bytes_left / SNAPSHOT_PARTS
+        let bytes_left = DATA_KEPT_MAX.saturating_sub(self.data_kept);
+        exchange.answers < ANSWERS_MAX && exchange.data_kept < bytes_left / DATA_KEPT_PARTS
     }
 
     /// Puts an answer into the line of what the flow of the connection in a slot is to send. What
@@ -144,7 +142,7 @@ impl Operations {
         let (data_bytes, elsewhere) = match data {
             Data::Nothing | Data::Place(..) => (0, nothing),
             Data::Gathered => (self.gathered.len() as u32, nothing),
-            Data::Extent(_, _, length) if length <= SNAPSHOT_BYTES => (length, nothing),
+            Data::Extent(_, _, length) if length <= DATA_AT_ONCE_MAX => (length, nothing),
             Data::Extent(region, at, length) => {
                 self.begin_reading(region, slot);
                 (0, (Source::Region(region, at), length))
@@ -158,7 +156,7 @@ impl Operations {
             }
             Data::Nothing | Data::Place(..) | Data::Extent(..) => {}
         }
-        self.snapshot_bytes += into.len();
+        self.data_kept += into.len();
         self.regions.count(request, outcome);
     }
 }
@@ -242,13 +240,12 @@ impl Channel {
         let slot = owner.connection;
         let data_length = operation.length() - ANSWER_LENGTH as u32;
         let Some(exchange) = self.exchange_of(slot) else { return Operated::Violation };
-        let (number, due) = (exchange.next_answer, exchange.due().copied());
-        let is_due = |due: &super::exchange::Asked| {
-            answer.number == number
+        let due = exchange.due().filter(|due| {
+            answer.number == exchange.next_answer
                 && answer.kind == due.request.kind
                 && data_length <= due.data_max()
-        };
-        let Some(asked) = due.filter(is_due) else { return Operated::Violation };
+        });
+        let Some(token) = due.map(|due| due.token) else { return Operated::Violation };
         let buffer = match operation {
             _ if data_length == 0 => None,
             Arrived::Buffer(buffer) => Some(buffer),
@@ -260,7 +257,7 @@ impl Channel {
                 None => return Operated::NoRoom,
             },
         };
-        self.tell_answer(slot, asked.token, answer, buffer)
+        self.tell_answer(slot, token, answer, buffer)
     }
 
     fn tell_answer(

@@ -362,7 +362,8 @@ impl Exchange {
         let (first, others) = into.split_at_mut(rest.len().min(into.len()));
         first.copy_from_slice(&rest[..first.len()]);
         if !others.is_empty() {
-            let from = (at as usize + first.len()) as u32 - sent.kept;
+            let from = (at as usize + first.len()) as u32;
+            let from = from.saturating_sub(sent.kept);
             read_elsewhere(channel, sent.source, from, others);
         }
     }

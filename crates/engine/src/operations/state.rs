@@ -214,7 +214,7 @@ impl Operations {
     pub(crate) fn count(&mut self, slot: u32, exchange: &Exchange) -> Result<(), Invalid> {
         exchange.regions().for_each(|region| self.begin_reading(region, slot));
         self.outstanding = self.outstanding.saturating_add(exchange.outstanding());
-        self.snapshot_bytes += exchange.data_kept;
+        self.data_kept += exchange.data_kept;
         ensure(self.outstanding <= OUTSTANDING_OPERATIONS_MAX, "too many operations")
     }
 }
