@@ -120,11 +120,8 @@ impl Stream {
                 cursor += 1;
                 whole
             } else {
-                let others = range.start - start;
-                let Some(part) = self.part(&range, &mut cursor, room, others, bytes.len() - first)
-                else {
-                    break;
-                };
+                let others = (range.start > start).then(|| bytes.len() - first);
+                let Some(part) = self.part(&range, &mut cursor, room, others) else { break };
                 at += clearway::emit_fragment(
                     &mut bytes[at..],
                     part.sequence,
@@ -152,19 +149,18 @@ impl Stream {
     }
 
     /// The part of the first message of `range`, which is at `cursor`, that a frame has that may
-    /// have `room` bytes behind the head of a whole message. None if `others` are in the packet, and
-    /// it is not to be filled up.
+    /// have `room` bytes behind the head of a whole message. None if there are `others` in the
+    /// packet, which had room for so many bytes, and it is not to be filled up.
     #[inline(never)]
     fn part(
         &self,
         range: &Range<u64>,
         cursor: &mut usize,
         room: usize,
-        others: u64,
-        packet_room: usize,
+        others: Option<usize>,
     ) -> Option<Piece> {
         let total = self.outgoing.length_at(*cursor)?;
-        if others > 0 && !fills_up(total, room, packet_room) {
+        if others.is_some_and(|packet_room| !fills_up(total, room, packet_room)) {
             return None;
         }
         let room = room.checked_sub(FRAGMENT_FRAME_LENGTH - MESSAGE_FRAME_LENGTH)?;

@@ -107,7 +107,7 @@ impl Turns {
     #[inline]
     fn remove(&mut self, turn: Turn) {
         if self.first == Some(turn) {
-            self.first = if self.others.is_empty() { None } else { self.others.pop_first() };
+            self.first = self.others.pop_first();
         } else {
             self.others.remove(&turn);
         }
@@ -152,9 +152,8 @@ impl Turns {
         let urgency = place.priority.urgency;
         let first = self
             .first
-            .filter(|first| first.0 >= urgency)
-            .or_else(|| self.others.range((urgency, 0, 0)..).next().copied());
-        let first = first.filter(|first| first.0 == urgency);
+            .filter(|first| first.0 == urgency)
+            .or_else(|| self.others.range((urgency, 0, 0)..(urgency + 1, 0, 0)).next().copied());
         let tag = first.map_or(place.tag, |(_, tag, _)| place.tag.min(tag));
         self.reach(urgency, tag);
         place.pay(bytes);
