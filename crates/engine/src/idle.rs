@@ -188,7 +188,9 @@ mod tests {
     fn beside_a_hog_who_may_sleep_sleeps() {
         for (idle, expected) in [(Idle::Adaptive, Step::Sleep), (Idle::Yield, Step::Yield)] {
             let mut idler = Idler::new(idle, START);
-            let now = offer(&mut idler, START + 10_000, 3_000_000);
+            let mut now = offer(&mut idler, START + 10_000, 3_000_000);
+            idler.was_busy(now, Told::Nobody);
+            now = offer(&mut idler, now + 10_000, 3_000_000);
             idler.was_busy(now, Told::Nobody);
             assert_eq!(idler.step(now + 10_000), expected);
         }
@@ -199,13 +201,15 @@ mod tests {
         let hands_over = |idle| {
             let mut idler = Idler::new(idle, START);
             idler.was_busy(START, Told::Neighbour);
-            let before = idler.hand_over(START);
-            idler.yielded(START, START + 3_000_000);
-            (before, idler.hand_over(START + 3_000_000))
+            [0, 3_000_000, 6_000_000].map(|after_ns| {
+                let (step, now) = (idler.hand_over(START + after_ns), START + after_ns);
+                idler.yielded(now, now + 3_000_000);
+                step
+            })
         };
-        assert_eq!(hands_over(Idle::Adaptive), (Step::Yield, Step::Spin));
-        assert_eq!(hands_over(Idle::Yield), (Step::Yield, Step::Yield));
-        assert_eq!(hands_over(Idle::Spin), (Step::Spin, Step::Spin));
+        assert_eq!(hands_over(Idle::Adaptive), [Step::Yield, Step::Yield, Step::Spin]);
+        assert_eq!(hands_over(Idle::Yield), [Step::Yield; 3]);
+        assert_eq!(hands_over(Idle::Spin), [Step::Spin; 3]);
     }
 
     /// It does not take an offer to learn that: the time between two idle turns is enough.
@@ -214,14 +218,21 @@ mod tests {
         let mut idler = Idler::new(Idle::Adaptive, START);
         idler.was_busy(START, Told::Nobody);
         assert_eq!(idler.step(START + 1), Step::Spin);
-        let now = START + 4_000_000;
+        let mut now = START + 4_000_000;
+        for _ in 0..2 {
+            idler.was_busy(now, Told::Neighbour);
+            assert_eq!(
+                idler.step(now),
+                Step::Yield,
+                "a turn may take long, and one loss counts not"
+            );
+            idler.yielded(now, now);
+            assert_eq!(idler.step(now), Step::Spin);
+            now = now + 4_000_000;
+            assert_ne!(idler.step(now), Step::Yield);
+        }
         idler.was_busy(now, Told::Neighbour);
-        assert_eq!(idler.step(now), Step::Yield, "a turn may take long");
-        idler.yielded(now, now);
-        assert_eq!(idler.step(now), Step::Spin);
-        assert_ne!(idler.step(now + 4_000_000), Step::Yield);
-        idler.was_busy(now + 4_000_000, Told::Neighbour);
-        assert_eq!(idler.step(now + 4_000_001), Step::Sleep);
+        assert_eq!(idler.step(now + 1), Step::Sleep);
     }
 
     #[test]
