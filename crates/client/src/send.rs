@@ -260,10 +260,12 @@ impl Channel {
             return Ok(Some(done));
         }
         self.gather()?;
+        // Room that comes after this is not what the attempt lacked, and is to be looked for.
+        let has_room = self.end.has_room_for(commands);
         let done = attempt(self);
         if done.is_none() {
             self.wants_room = true;
-            self.ring_room_wanted = if self.end.has_room_for(commands) { 0 } else { commands };
+            self.ring_room_wanted = if has_room { 0 } else { commands };
         }
         Ok(done)
     }

@@ -244,7 +244,10 @@ impl Channel {
             engine.sleep(wait.deadline.map(|deadline| deadline.saturating_duration_since(now)));
             return Ok(());
         }
-        if self.is_ring_full() {
+        if self.ring_room_wanted > 0 {
+            // Nobody rings for room. If there is some by now, who waits for it looks before it
+            // sleeps.
+            self.is_ring_full();
             std::thread::yield_now();
             return Ok(());
         }

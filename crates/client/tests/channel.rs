@@ -8,7 +8,7 @@ use std::time::Duration;
 use clearway_client::{
     Channel, Code, ConnectionId, Ended, Error, Event, Operation, RegionId, Sizes, Waiting,
 };
-use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, address, eventually};
+use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, SINK, address, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const WAYS: [Waiting; 4] = [Waiting::Spin, Waiting::Yield, Waiting::Block, Waiting::Adaptive];
@@ -422,6 +422,33 @@ fn a_message_has_a_deadline_whether_it_was_copied_or_filled_in_place() {
         channel.close(connection).unwrap();
         let error = send_within(&mut channel, connection, b"x", in_place, short).unwrap_err();
         assert_eq!(error.code(), Code::Closed);
+    }
+}
+
+/// The daemon does not say that it has made room: it may do so just before the app sleeps.
+#[test]
+fn nobody_sleeps_for_want_of_room_in_the_ring_once_there_is_some() {
+    for waiting in [Waiting::Block, Waiting::Adaptive] {
+        let rounds = std::thread::spawn(move || {
+            let daemon = Daemon::start();
+            let options = daemon.options(waiting);
+            let mut channel = Channel::attach(&options).unwrap();
+            let connection = channel.connect(address(SINK), PATIENCE).unwrap();
+            for _ in 0..1000 {
+                daemon.order(Order::Pause);
+                let taken = daemon.counters().commands;
+                // Commands of which nothing is told.
+                for _ in 0..options.sizes.submission_entries {
+                    channel.set_silence(connection, Duration::from_secs(3)).unwrap();
+                }
+                daemon.order(Order::Resume);
+                channel.set_silence(connection, Duration::from_secs(3)).unwrap();
+                let submitted = taken + u64::from(options.sizes.submission_entries) + 1;
+                eventually(|| daemon.counters().commands == submitted);
+            }
+        });
+        eventually(|| rounds.is_finished());
+        rounds.join().unwrap();
     }
 }
 
