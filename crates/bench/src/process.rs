@@ -199,9 +199,13 @@ impl RoleProcess {
 
     /// Asks it to end, as an operator would, and waits for a short while; `drop` does the rest.
     pub(crate) fn terminate(&mut self) {
-        if kill_process(Pid::from_child(&self.child), Signal::TERM).is_err() {
-            return;
+        if kill_process(Pid::from_child(&self.child), Signal::TERM).is_ok() {
+            self.wait_for_end();
         }
+    }
+
+    /// Waits for as long as it may take to end by itself.
+    fn wait_for_end(&mut self) {
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -213,7 +217,11 @@ impl RoleProcess {
 }
 
 impl Drop for RoleProcess {
+    /// Whoever has done its part, or sees its input close, ends by itself, and what it does at its
+    /// end is done (`tools/profile.sh` needs that); others are killed.
     fn drop(&mut self) {
+        self.input.take();
+        self.wait_for_end();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
