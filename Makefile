@@ -12,7 +12,8 @@ SOAK_MINUTES ?= 60
 MUTANTS ?= transport congestion channel classify switch control
 
 .PHONY: demo test own-stack build install uninstall packages test-packages test-setup lint deny
-.PHONY: crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
+.PHONY: crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify profile
+.PHONY: clean
 
 demo: build
 	@tools/setup.sh demo
@@ -27,7 +28,7 @@ own-stack:
 
 build:
 	@tools/setup.sh build
-	$(CARGO) build --release --workspace
+	@tools/release.sh
 	@tools/bench-app.sh $(TARGET)/release
 
 test:
@@ -113,8 +114,13 @@ mutants:
 # Instructions per echo, message and frame, by part, against what was accepted last.
 bench-instructions:
 	@tools/setup.sh instructions
-	$(CARGO) build --release -p clearway-cli
+	@tools/release.sh
 	$(TARGET)/release/clearway bench instructions --budget bench/instructions.json
+
+# Which code runs often, for the compiler at hand: profile/README.md. Ten minutes.
+profile:
+	@tools/setup.sh profile
+	@tools/profile.sh
 
 # The tables of VIFs over the ClassBench rule files in SETS, beside librte_acl.
 SETS ?= bench/classify/sets

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style
-# (`lint`), to test it (`test`), to count its instructions (`instructions`) or to make packages
-# (`packages`). Says what it does, changes nothing that is there already (but rustup's default, if
+# (`lint`), to test it (`test`), to count its instructions (`instructions`), to record which code
+# runs often (`profile`) or to make packages (`packages`). Says what it does, changes nothing that is there already (but rustup's default, if
 # that is too old), and explains what to do where it may not install. docs/set-up.md has the whole
 # of it.
 set -euo pipefail
@@ -29,7 +29,7 @@ missing_packages() {
         [ "$(id -u)" != 0 ] || command -v mmdebstrap >/dev/null || echo mmdebstrap
     fi
     [ "$1" != instructions ] || command -v valgrind >/dev/null || echo valgrind
-    case "$1" in demo | test) ;; *) return 0 ;; esac
+    case "$1" in demo | test | profile) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
     command -v curl >/dev/null || echo curl             # asks web servers: demo --tcp, examples/http.c
     command -v wrk >/dev/null || echo wrk               # measures them
@@ -151,6 +151,12 @@ install_rust_linters() {
     rustup component add clippy rustfmt
 }
 
+# What puts together what `make profile` has counted is of the compiler's own LLVM.
+install_llvm_tools() {
+    . "$(dirname "$0")/compiler.sh"
+    profdata_of_compiler >/dev/null || install_packages "llvm-$(llvm_of_compiler)"
+}
+
 what=${1:-build}
 . "$(dirname "$0")/rust-path.sh"
 know_packages
@@ -158,3 +164,4 @@ mapfile -t packages < <(missing_packages "$what"; missing_rust "$what")
 install_packages "${packages[@]}"
 install_rust
 if [ "$what" = lint ]; then install_rust_linters; fi
+if [ "$what" = profile ]; then install_llvm_tools; fi
