@@ -38,6 +38,8 @@ pub(crate) fn own_program() -> String {
 
 /// How long a process may take to end by itself before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
+/// The same for one that nobody needs any more, and that may not look at its input.
+const LAST_GRACE: Duration = Duration::from_millis(100);
 
 /// A running role. Dropping it ends it.
 pub(crate) struct RoleProcess {
@@ -200,13 +202,13 @@ impl RoleProcess {
     /// Asks it to end, as an operator would, and waits for a short while; `drop` does the rest.
     pub(crate) fn terminate(&mut self) {
         if kill_process(Pid::from_child(&self.child), Signal::TERM).is_ok() {
-            self.wait_for_end();
+            self.wait_for_end(GRACE);
         }
     }
 
-    /// Waits for as long as it may take to end by itself.
-    fn wait_for_end(&mut self) {
-        let deadline = Instant::now() + GRACE;
+    /// Waits until it has ended, for so long at most.
+    fn wait_for_end(&mut self, grace: Duration) {
+        let deadline = Instant::now() + grace;
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
@@ -221,7 +223,7 @@ impl Drop for RoleProcess {
     /// end is done (`tools/profile.sh` needs that); others are killed.
     fn drop(&mut self) {
         self.input.take();
-        self.wait_for_end();
+        self.wait_for_end(LAST_GRACE);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
