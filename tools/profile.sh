@@ -9,7 +9,11 @@ cd "$(dirname "$0")/.."
 
 [ "$(id -u)" = 0 ] || { echo "profile: needs root, for veth pairs" >&2; exit 1; }
 merge=$(profdata_of_compiler) ||
-    { echo "profile: no llvm-profdata (Debian: llvm-$(llvm_of_compiler))" >&2; exit 1; }
+    {
+        echo "profile: there is no llvm-profdata of LLVM $(llvm_of_compiler): rustup component add" \
+            "llvm-tools, or Debian's llvm-$(llvm_of_compiler)" >&2
+        exit 1
+    }
 record=$(record_of_compiler)
 # Not the directory of other builds, which would all begin anew.
 build=$PWD/target/profile/counting
@@ -17,6 +21,7 @@ counts=$PWD/target/profile/counts
 rm -rf "$counts"
 mkdir -p "$counts"
 
+unset RUSTFLAGS # cargo would take these instead
 CARGO_TARGET_DIR=$build cargo build --release --workspace \
     --config "build.rustflags = ['-Cprofile-generate=$counts']"
 tools/bench-app.sh "$build/release"

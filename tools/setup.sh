@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style
 # (`lint`), to test it (`test`), to count its instructions (`instructions`), to record which code
-# runs often (`profile`) or to make packages (`packages`). Says what it does, changes nothing that is there already (but rustup's default, if
-# that is too old), and explains what to do where it may not install. docs/set-up.md has the whole
-# of it.
+# runs often (`profile`) or to make packages (`packages`). Says what it does, changes nothing that
+# is there already (but rustup's default, if that is too old), and explains what to do where it may
+# not install. docs/set-up.md has the whole of it.
 set -euo pipefail
 
 RUST_MIN=1.89
