@@ -18,7 +18,7 @@ elif [ -e "$record" ]; then
     cp "$record" "$copy"
     flags=(--config "build.rustflags = ['-Cprofile-use=$(realpath "$copy")']")
 else
-    echo "release: $record is missing, so messages take about a quarter longer;" \
+    echo "release: $record is missing, so small messages take up to a quarter longer;" \
         "\`make profile\` writes it (profile/README.md)"
 fi
 # All of the workspace: what is built beside a crate changes the names of its functions, by which
