@@ -58,6 +58,7 @@ impl Queue for End {
             reaches_kernel: false,
             receive_is_call: false,
             flush_is_call: false,
+            receive_together: false,
         }
     }
 

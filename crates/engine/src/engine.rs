@@ -28,7 +28,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use clearway_base::{MILLISECOND, SteadyClock, Time};
-use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
+use clearway_nic::{BURST_FRAMES, Checksums, HEADER_BYTES_MAX, Queue, Receiver, Together};
 use clearway_transport::{Congestion, Endpoint};
 use clearway_wire::digest::Digest;
 use clearway_wire::{ipv6, udp};
@@ -457,12 +457,12 @@ impl<X: Component<Owner = ()>> Engine<X> {
     fn receive(&mut self, now: Time) -> usize {
         let (core, bursts, mut work) = (&mut self.core, &mut self.bursts, 0);
         for queue in &mut self.queues {
-            let most = bursts.frames();
-            let sink = &mut |frames: &[&[u8]], checksums| {
-                bursts.took(frames.len(), frames.iter().map(|frame| frame.len()).sum());
-                core.receive(now, frames, Via::Queue(checksums));
+            let (most, are_together) = (bursts.frames(), bursts.come_together());
+            let mut taker = Taker { core, bursts, now };
+            work += match are_together {
+                true => queue.receive_together(most, &mut taker),
+                false => queue.receive(most, &mut |frames, sums| taker.frames(frames, sums)),
             };
-            work += queue.receive(most, sink);
         }
         if let Some(queue) = &mut self.copies {
             let sink = &mut |frames: &[&[u8]], _| core.receive_copies(now, frames);
@@ -491,6 +491,25 @@ impl<X: Component<Owner = ()>> Engine<X> {
             self.core.common.host.own_mut().handle_link_up(now);
         }
         self.was_up = is_up;
+    }
+}
+
+/// Takes what the engine's queue has received.
+struct Taker<'a, X> {
+    core: &'a mut Core<X>,
+    bursts: &'a mut Bursts,
+    now: Time,
+}
+
+impl<X: Component<Owner = ()>> Receiver for Taker<'_, X> {
+    #[inline]
+    fn frames(&mut self, frames: &[&[u8]], checksums: Checksums) {
+        self.bursts.took(frames.len(), frames.iter().map(|frame| frame.len()).sum());
+        self.core.receive(self.now, frames, Via::Queue(checksums));
+    }
+
+    fn together(&mut self, segments: Together<'_>) -> bool {
+        self.core.receive_together(self.now, segments)
     }
 }
 

@@ -48,6 +48,7 @@ use std::net::SocketAddr;
 
 use clearway_base::Time;
 use clearway_channel::Command;
+use clearway_nic::Together;
 use clearway_tcp::{Arrival, Config, Extent, IcmpError, Stack};
 use clearway_wire::{protocol, tcp};
 
@@ -179,15 +180,44 @@ impl Tcp {
         self.receive_run(common, now, &run, via);
     }
 
+    /// Takes segments that came as one super-frame. False if that has to be by frames, since they
+    /// may be another engine's, or nobody's.
+    pub(crate) fn receive_together(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        segments: Together<'_>,
+        via: Via,
+    ) -> bool {
+        let Ok((arrival, payload)) = segment(common, segments.first, via) else { return false };
+        if !self.stack.knows(&arrival) {
+            return false;
+        }
+        let mut run = Run::default();
+        run.begin(segments.first, &arrival, payload);
+        for payload in segments.others {
+            if run.is_full() {
+                self.receive_run(common, now, &run, via);
+                run.go_on();
+            }
+            run.add(payload);
+        }
+        self.receive_run(common, now, &run, via);
+        true
+    }
+
     fn receive_run(&mut self, common: &mut Common, now: Time, run: &Run<'_>, via: Via) {
-        let Some(arrival) = run.arrival() else { return };
         let answers = self.stack.answers_waiting();
-        let all = Payload::Pieces(run.payloads());
-        let is_taken = run.saves_memory() && self.receive_segment(common, now, arrival, all);
-        if !is_taken && run.payloads().len() > 1 {
-            for (part, payload) in run.parts() {
-                self.receive_segment(common, now, &part, Payload::Pieces(payload));
-                self.tell(common, now); // then the next is not out of order
+        for (index, (part, payloads)) in run.parts().enumerate() {
+            if index > 0 {
+                self.tell(common, now); // then this is not out of order
+            }
+            let is_taken = self.receive_segment(common, now, &part, Payload::Pieces(payloads));
+            if !is_taken && payloads.len() > 1 {
+                for (segment, payload) in runs::one_by_one(part, payloads) {
+                    self.receive_segment(common, now, &segment, Payload::Pieces(payload));
+                    self.tell(common, now);
+                }
             }
         }
         if self.stack.answers_waiting() > answers {

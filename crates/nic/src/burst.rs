@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::{BURST_FRAMES, Checksums, Sink};
+use crate::{BURST_FRAMES, Checksums, Receiver, Sink};
 
 /// Up to [`BURST_FRAMES`] frames. Making one writes nothing, because the way of a lone frame is the
 /// one that has to be short.
@@ -48,5 +48,11 @@ impl<'a> Burst<'a> {
             sink(unsafe { &*frames }, checksums);
         }
         self.count
+    }
+
+    /// The same for whoever takes segments together, too.
+    #[inline]
+    pub(crate) fn show_to(&self, receiver: &mut dyn Receiver, checksums: Checksums) -> usize {
+        self.show_with(checksums, &mut |frames, checksums| receiver.frames(frames, checksums))
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-use crate::{Capabilities, Counters, Error, Info, Queue, Sink, Transmit};
+use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Sink, Transmit};
 
 /// Both, as one queue.
 pub(crate) struct Joined {
@@ -40,7 +40,9 @@ fn wait_for(queues: [&dyn Queue; 2]) -> rustix::io::Result<OwnedFd> {
 
 impl Queue for Joined {
     fn capabilities(&self) -> Capabilities {
-        self.queue.capabilities()
+        let (own, beside) = (self.queue.capabilities(), self.beside.capabilities());
+        let receive_together = own.receive_together || beside.receive_together;
+        Capabilities { receive_together, ..own }
     }
 
     fn info(&self) -> Info {
@@ -56,6 +58,11 @@ impl Queue for Joined {
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let shown = self.beside.receive(budget, sink);
         shown + self.queue.receive(budget - shown, sink)
+    }
+
+    fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        let shown = self.beside.receive_together(budget, receiver);
+        shown + self.queue.receive_together(budget.saturating_sub(shown), receiver)
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {

@@ -39,6 +39,8 @@ pub struct Capabilities {
     pub receive_is_call: bool,
     /// What is flushed leaves by a system call, one for many frames.
     pub flush_is_call: bool,
+    /// Segments of TCP may come together ([`Queue::receive_together`]).
+    pub receive_together: bool,
 }
 
 /// What a NIC is and which path its frames take, for `clearway status` and the log.
@@ -96,6 +98,40 @@ pub enum Checksums {
 /// What takes received frames, oldest first, 1 to [`BURST_FRAMES`] at a time.
 pub type Sink<'a> = dyn FnMut(&[&[u8]], Checksums) + 'a;
 
+/// Segments of TCP that came as one super-frame. Their headers differ in nothing but their places
+/// in the stream and the packets' lengths and numbers, and their flags are ACK and PSH at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Together<'a> {
+    /// The frame of the first. Its checksums are right.
+    pub first: &'a [u8],
+    /// The payloads of the others, one behind the other.
+    pub others: &'a [&'a [u8]],
+}
+
+/// What takes received frames, and segments of TCP as they came.
+pub trait Receiver {
+    /// As [`Sink`].
+    fn frames(&mut self, frames: &[&[u8]], checksums: Checksums);
+
+    /// Takes all of the segments, or returns false: then they come as frames. They stay where they
+    /// are, and as they are, until this returns.
+    fn together(&mut self, segments: Together<'_>) -> bool;
+}
+
+/// A receiver that has everything as frames.
+pub(crate) struct InFrames<'a, 's>(pub(crate) &'a mut Sink<'s>);
+
+impl Receiver for InFrames<'_, '_> {
+    #[inline]
+    fn frames(&mut self, frames: &[&[u8]], checksums: Checksums) {
+        (self.0)(frames, checksums);
+    }
+
+    fn together(&mut self, _: Together<'_>) -> bool {
+        false
+    }
+}
+
 /// What [`Queue::transmit`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
@@ -152,6 +188,13 @@ pub trait Queue: Send {
     /// Returns how many frames there were. Also does the driver's own housekeeping (reconnecting a
     /// memif, refilling rings), which never blocks.
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize;
+
+    /// The same for whoever takes segments of TCP as they came: a super-frame is shown whole first,
+    /// and may be more frames than were left of the budget. A queue around another passes it on,
+    /// and so need not where [`Capabilities::receive_together`] is not so.
+    fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.receive(budget, &mut |frames, checksums| receiver.frames(frames, checksums))
+    }
 
     /// Calls `fill` with a free frame buffer of `frame_bytes_max` bytes, whose content is
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.

@@ -5,7 +5,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::{Capabilities, Counters, Info, Queue, Sink, Transmit};
+use crate::{Capabilities, Counters, Info, Queue, Receiver, Sink, Transmit};
 
 /// See the module.
 pub struct Roomy {
@@ -39,6 +39,10 @@ impl Queue for Roomy {
 
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
+    }
+
+    fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.queue.receive_together(budget, receiver)
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {

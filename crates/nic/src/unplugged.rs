@@ -42,6 +42,7 @@ impl Queue for Unplugged {
             reaches_kernel: false,
             receive_is_call: false,
             flush_is_call: false,
+            receive_together: false,
         }
     }
 

@@ -10,7 +10,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use clearway_nic::interface::{KernelSteering, Namespace, Protocol, SteerPattern, Steering};
-use clearway_nic::{Checksums, Queue, af_packet, af_xdp, open_interface, open_xdp, udp};
+use clearway_nic::{
+    Checksums, Queue, Receiver, Together, af_packet, af_xdp, open_interface, open_xdp, udp,
+};
 use conformance::Pair;
 use veth::{
     ACK, INTERFACE, IPV4, IPV6, PORT, SYN, Stream, Veth, datagrams, ends_with, ip, is_ours, mac_at,
@@ -118,6 +120,81 @@ fn segments_of_a_stream_go_together_and_come_as_they_were() {
     }
     assert_eq!(near.counters().rx_frames_dropped, 0);
     assert_eq!(far.counters().tx_frames, 8 * 157);
+}
+
+/// Takes segments together, or refuses to.
+#[derive(Default)]
+struct Taking {
+    refuses: bool,
+    /// The payloads of each super-frame that was offered.
+    offered: Vec<Vec<Vec<u8>>>,
+    /// The first frame of each.
+    firsts: Vec<Vec<u8>>,
+    /// What came by frames.
+    frames: Vec<Vec<u8>>,
+}
+
+impl Receiver for Taking {
+    fn frames(&mut self, frames: &[&[u8]], _: Checksums) {
+        self.frames.extend(frames.iter().filter(|frame| is_ours(frame)).map(|it| it.to_vec()));
+    }
+
+    fn together(&mut self, segments: Together<'_>) -> bool {
+        self.firsts.push(segments.first.to_vec());
+        self.offered.push(segments.others.iter().map(|payload| payload.to_vec()).collect());
+        !self.refuses
+    }
+}
+
+#[test]
+fn segments_of_a_stream_can_be_taken_together() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    let (mut far, _) = open_packet(&veth.far);
+    assert!(near.capabilities().receive_together);
+    let macs = [far.info().mac, near.info().mac];
+    let stream = Stream { to: PORT, sequence: u32::MAX - 9000, acknowledgement: 5 };
+    let sizes = [&[1400; 40][..], &[3]].concat();
+    for (is_v4, here) in [(true, IPV4[0].into()), (false, IPV6[0].into())] {
+        steering.add_pattern(&pattern(6, here, PORT)).expect("there is room");
+        let headers = if is_v4 { 54 } else { 74 };
+        let mut frames = segments(macs, &[], is_v4, stream, &sizes);
+        let last = frames.pop().expect("it has FIN, and so leaves with nobody");
+        for refuses in [false, true] {
+            let mut taking = Taking { refuses, ..Taking::default() };
+            let mut take = |count: usize| {
+                let begun_at = Instant::now();
+                let so_many = |it: &Taking| {
+                    let together = it.offered.iter().map(|others| 1 + others.len()).sum::<usize>();
+                    it.frames.len() + if refuses { 0 } else { together }
+                };
+                while so_many(&taking) < count {
+                    assert!(begun_at.elapsed() < Duration::from_secs(10), "{count} did not come");
+                    near.receive_together(7, &mut taking);
+                }
+            };
+            send_all(&mut *far, &frames);
+            take(frames.len());
+            send_all(&mut *far, std::slice::from_ref(&last));
+            take(frames.len() + 1);
+            let whole = frames.iter().chain([&last]).cloned().collect::<Vec<_>>();
+            if refuses {
+                assert_eq!(taking.frames, whole);
+                assert!(!taking.offered.is_empty());
+                continue;
+            }
+            let (mut at, mut alone) = (0, taking.frames.iter());
+            for (first, others) in taking.firsts.iter().zip(&taking.offered) {
+                assert_eq!(first, &whole[at]);
+                let payloads = whole[at + 1..][..others.len()].iter().map(|it| &it[headers..]);
+                assert!(others.iter().eq(payloads));
+                at += 1 + others.len();
+            }
+            assert!(at >= 30 && alone.by_ref().eq(&whole[at..]), "{at} came together");
+        }
+    }
+    assert_eq!(near.counters().rx_frames_dropped, 0);
+    assert_eq!(near.counters().rx_frames, 4 * 41);
 }
 
 #[test]

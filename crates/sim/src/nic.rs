@@ -112,6 +112,7 @@ impl Queue for SimQueue {
             reaches_kernel: false,
             receive_is_call: false,
             flush_is_call: false,
+            receive_together: false,
         }
     }
 

@@ -348,6 +348,7 @@ mod tests {
             reaches_kernel: false,
             receive_is_call: false,
             flush_is_call: false,
+            receive_together: false,
         };
         let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };
         let chosen = |nic: &Nic, frame| mtu(nic, &capabilities(frame), &facts(&[]));

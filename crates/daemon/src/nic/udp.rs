@@ -115,6 +115,7 @@ mod tests {
             reaches_kernel: false,
             receive_is_call: true,
             flush_is_call: true,
+            receive_together: false,
         };
         let chosen = |named: &[&str]| {
             let named =

@@ -3,7 +3,7 @@
 
 use clearway_base::Time;
 use clearway_channel::burst::Point;
-use clearway_nic::{BURST_FRAMES, Checksums};
+use clearway_nic::{BURST_FRAMES, Checksums, Together};
 use clearway_wire::digest::Digest;
 
 use super::Core;
@@ -52,6 +52,23 @@ impl<X: Component<Owner = ()>> Core<X> {
             self.hand_over_runs(now, frames, owners, via);
         }
         self.digests = all;
+    }
+
+    /// Takes segments of TCP that came as one super-frame. False if they have to come as frames,
+    /// for those who watch, or for another owner.
+    pub(super) fn receive_together(&mut self, now: Time, segments: Together<'_>) -> bool {
+        #[cfg(feature = "unchecked")]
+        if self.frames.checks == Checks::Off {
+            return false;
+        }
+        let mut digest = Digest::default();
+        digest.become_of(segments.first);
+        let is_tcp = self.common.switch.owner(&digest) == Some(FrameOwner::Service(Service::Tcp));
+        if !is_tcp || self.common.has_onlookers() {
+            return false;
+        }
+        let via = Via::Queue(Checksums::Right);
+        self.tcp.receive_together(&mut self.common, now, segments, via)
     }
 
     /// Takes the first frames of a burst, as long as their flows know them by their headers and

@@ -16,13 +16,16 @@ pub(super) struct Bursts {
     bytes: usize,
     /// Frames of each queue that the next turn takes at most.
     frames: usize,
+    /// Segments may come together.
+    are_together: bool,
 }
 
 impl Bursts {
     pub(super) fn of(queues: &Queues) -> Self {
         let are_calls = queues.iter().any(|queue| queue.capabilities().flush_is_call);
+        let are_together = queues.iter().any(|queue| queue.capabilities().receive_together);
         let bytes = if are_calls { BYTES_OF_CALL } else { BYTES };
-        Self { bytes, frames: BURST_FRAMES }
+        Self { bytes, frames: BURST_FRAMES, are_together }
     }
 
     /// Bytes that a turn gives a queue at most, about.
@@ -33,6 +36,11 @@ impl Bursts {
     /// Frames that a turn takes from a queue at most.
     pub(super) const fn frames(self) -> usize {
         self.frames
+    }
+
+    /// Segments may come together.
+    pub(super) const fn come_together(self) -> bool {
+        self.are_together
     }
 
     /// So many frames, of so many bytes in all, were shown at once. If those were all that a turn
@@ -51,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_turn_takes_so_many_bytes_as_far_as_it_knows() {
-        let mut bursts = Bursts { bytes: 64 * 1500, frames: BURST_FRAMES };
+        let mut bursts = Bursts { bytes: 64 * 1500, frames: BURST_FRAMES, are_together: false };
         for (frames, bytes, then) in [
             (BURST_FRAMES, BURST_FRAMES * 64, BURST_FRAMES),
             (BURST_FRAMES, BURST_FRAMES * 1500, BURST_FRAMES),

@@ -13,9 +13,12 @@ use super::whole;
 use crate::batch::Batch;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
+use crate::queue::InFrames;
 use crate::to_kernel::ToKernel;
 use crate::vnet::{Carrier, MESSAGES, Messages, Sender, Stage};
-use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Sink, Transmit};
+use crate::{
+    BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Sink, Transmit,
+};
 
 /// The way out by a packet socket.
 ///
@@ -91,13 +94,13 @@ impl PacketQueue {
     }
 
     /// Shows some of the frames that came first.
-    fn show_burst(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
+    fn show_burst(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         let shown = if self.stage.has_waiting() {
-            let (shown, bytes) = self.stage.show(budget, sink);
+            let (shown, bytes) = self.stage.show(budget, receiver);
             self.counters.rx_bytes += bytes as u64;
             shown
         } else {
-            self.show_ring(budget, sink)
+            self.show_ring(budget, receiver)
         };
         self.counters.rx_frames += shown as u64;
         shown
@@ -105,7 +108,7 @@ impl PacketQueue {
 
     /// Takes frames out of the ring until a burst is full or a super-frame came, shows them, and
     /// gives their slots back.
-    fn show_ring(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
+    fn show_ring(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         let counters = &mut self.counters;
         let (stage, socket) = (&mut self.stage, &self.socket);
         self.ring.take(|waiting| {
@@ -129,7 +132,7 @@ impl PacketQueue {
                     None => counters.rx_frames_dropped += 1,
                 }
             }
-            burst.show(sink)
+            burst.show_to(receiver, Checksums::Unknown)
         })
     }
 
@@ -164,6 +167,7 @@ impl Queue for PacketQueue {
             reaches_kernel: self.to_kernel.is_some(),
             receive_is_call: false,
             flush_is_call: true,
+            receive_together: true,
         }
     }
 
@@ -182,10 +186,14 @@ impl Queue for PacketQueue {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        self.receive_together(budget, &mut InFrames(sink))
+    }
+
+    fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         self.link.turn();
         let mut shown = 0;
         while shown < budget && (self.stage.has_waiting() || self.ring.is_ready()) {
-            shown += self.show_burst(budget - shown, sink);
+            shown += self.show_burst(budget - shown, receiver);
         }
         shown
     }

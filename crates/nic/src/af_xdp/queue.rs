@@ -206,6 +206,7 @@ impl Queue for XdpQueue {
             reaches_kernel: self.to_kernel.is_some(),
             receive_is_call: false,
             flush_is_call: true,
+            receive_together: false,
         }
     }
 

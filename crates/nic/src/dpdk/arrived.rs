@@ -4,7 +4,7 @@
 use crate::burst::Burst;
 use crate::segments::{Verdict, coalesced, settle};
 use crate::vnet::Stage;
-use crate::{BURST_FRAMES, Checksums, Counters, Sink};
+use crate::{BURST_FRAMES, Checksums, Counters, Receiver};
 
 use super::port::Port;
 use super::sys::{self, Frame, Mbuf};
@@ -90,16 +90,16 @@ impl Arrived {
     pub(super) fn show(
         &mut self,
         budget: usize,
-        sink: &mut Sink<'_>,
+        receiver: &mut dyn Receiver,
         counters: &mut Counters,
     ) -> usize {
         if !self.stage.has_waiting() {
             if self.frames[self.next].is_several == 0 {
-                return self.show_run(budget, sink, counters);
+                return self.show_run(budget, receiver, counters);
             }
             self.cut_next(counters);
         }
-        let (shown, bytes) = self.stage.show(budget, sink);
+        let (shown, bytes) = self.stage.show(budget, receiver);
         counters.rx_frames += shown as u64;
         counters.rx_bytes += bytes as u64;
         shown
@@ -107,7 +107,12 @@ impl Arrived {
 
     /// Shows the frames that follow each other of which the same is known.
     #[inline]
-    fn show_run(&mut self, budget: usize, sink: &mut Sink<'_>, counters: &mut Counters) -> usize {
+    fn show_run(
+        &mut self,
+        budget: usize,
+        receiver: &mut dyn Receiver,
+        counters: &mut Counters,
+    ) -> usize {
         let Self { mbufs, frames, checksums, next, count, .. } = self;
         let (start, end) = (*next, (*count).min(*next + budget));
         let known = checksums[start];
@@ -122,7 +127,7 @@ impl Arrived {
             burst.push(unsafe { std::slice::from_raw_parts(frame.bytes, length) });
             counters.rx_bytes += length as u64;
         }
-        let shown = burst.show_with(known, sink);
+        let shown = burst.show_to(receiver, known);
         free(&mut mbufs[start..start + shown]);
         *next += shown;
         counters.rx_frames += shown as u64;

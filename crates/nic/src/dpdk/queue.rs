@@ -10,7 +10,8 @@ use super::arrived::Arrived;
 use super::leaving::Leaving;
 use super::port::Port;
 use super::{sys, thread};
-use crate::{Capabilities, Counters, Error, Info, Queue, Sink, Transmit};
+use crate::queue::InFrames;
+use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Sink, Transmit};
 
 /// Calls of `receive` between two looks at the link, while it is up and while it is down.
 const CALLS_UP: u32 = 16 * 1024;
@@ -97,6 +98,7 @@ impl Queue for DpdkQueue {
             reaches_kernel: false,
             receive_is_call: false,
             flush_is_call: false,
+            receive_together: true,
         }
     }
 
@@ -122,6 +124,10 @@ impl Queue for DpdkQueue {
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        self.receive_together(budget, &mut InFrames(sink))
+    }
+
+    fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         thread::enter();
         if self.calls_left == 0 {
             self.look_at_link();
@@ -132,7 +138,7 @@ impl Queue for DpdkQueue {
         }
         let mut shown = 0;
         while shown < budget && self.fetch() {
-            shown += self.arrived.show(budget - shown, sink, &mut self.counters);
+            shown += self.arrived.show(budget - shown, receiver, &mut self.counters);
             if !self.arrived.has_waiting() && !self.arrived.was_whole() {
                 break;
             }

@@ -82,6 +82,7 @@ impl crate::Queue for Queue {
             reaches_kernel: false,
             receive_is_call: false,
             flush_is_call: false,
+            receive_together: false,
         }
     }
 

@@ -4,11 +4,16 @@ use clearway_wire::checksum::Sum;
 use clearway_wire::tcp::Flags;
 use clearway_wire::udp;
 
-use super::layout::{FLAGS_AT, HEADERS_MAX, Layout, PACKET_BYTES_MAX, SEQUENCE_AT, put};
+use super::layout::{
+    FLAGS_AT, HEADERS_MAX, Layout, PACKET_BYTES_MAX, SEQUENCE_AT, TCP_DATA_OFFSET_AT, put,
+};
 use super::offload::Offload;
 
 /// Where the checksum of SCTP is, which is none of those of the Internet (RFC 9260, section 3).
 const SCTP_CHECKSUM_OFFSET: usize = 8;
+
+/// The flags of TCP that share a byte with the length of its header, and what is reserved there.
+const TCP_FLAGS_HIGH: u8 = 0x0f;
 
 /// Where the identification of an IPv4 header is.
 const IDENTIFICATION_AT: usize = 4;
@@ -44,6 +49,22 @@ impl Cut {
     #[must_use]
     pub const fn frames(&self) -> usize {
         self.payload_bytes.div_ceil(self.segment_bytes)
+    }
+
+    /// The bytes of all frames.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.frames() * self.header_bytes() + self.payload_bytes
+    }
+
+    /// True for segments of TCP that say nothing but what acknowledges and pushes: then all say the
+    /// same.
+    #[must_use]
+    pub fn is_plain_stream(&self) -> bool {
+        let Layout { is_tcp, transport_at, .. } = self.layout;
+        let plain = Flags::ACK.union(Flags::PSH).bits() as u8;
+        let flags = &self.headers[transport_at + TCP_DATA_OFFSET_AT..];
+        is_tcp && flags[0] & TCP_FLAGS_HIGH == 0 && flags[1] & !plain == 0
     }
 
     /// The headers of each frame.

@@ -24,7 +24,7 @@ const FRAGMENT_AT: usize = 6;
 const DO_NOT_FRAGMENT: u8 = 1 << 6;
 /// Where TCP has its sequence number, how long its header is, and the low byte of its flags.
 pub(super) const SEQUENCE_AT: usize = 4;
-const TCP_DATA_OFFSET_AT: usize = 12;
+pub(super) const TCP_DATA_OFFSET_AT: usize = 12;
 pub(super) const FLAGS_AT: usize = 13;
 
 /// The headers of a frame of UDP or TCP that is no fragment.

@@ -8,9 +8,12 @@ use rustix::io::Errno;
 
 use crate::burst::Burst;
 use crate::interface::{Device, Link, last_errno};
+use crate::queue::InFrames;
 use crate::segments::{Offload, complete};
 use crate::vnet::{Carrier, Messages, Sender, Stage};
-use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Sink, Transmit};
+use crate::{
+    BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Sink, Transmit,
+};
 
 /// Room for whatever may come by one call: a packet of 64 KB, its Ethernet header and tags.
 const READ_BYTES: usize =
@@ -78,6 +81,7 @@ impl Queue for TapQueue {
             reaches_kernel: false,
             receive_is_call: true,
             flush_is_call: true,
+            receive_together: true,
         }
     }
 
@@ -91,12 +95,16 @@ impl Queue for TapQueue {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        self.receive_together(budget, &mut InFrames(sink))
+    }
+
+    fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         self.link.turn();
         // What the kernel had no room for: nobody may flush again.
         self.flush();
         let (mut shown, mut spent) = (0, 0);
         while spent < budget {
-            let burst = self.incoming.show(&self.file, budget - spent, sink);
+            let burst = self.incoming.show(&self.file, budget - spent, receiver);
             let Shown { frames, bytes, super_frames, dropped, .. } = burst;
             self.counters.rx_frames += frames as u64;
             self.counters.rx_bytes += bytes as u64;
@@ -174,17 +182,17 @@ impl Incoming {
     }
 
     /// Shows what came first, in one burst.
-    fn show(&mut self, file: &OwnedFd, budget: usize, sink: &mut Sink<'_>) -> Shown {
+    fn show(&mut self, file: &OwnedFd, budget: usize, receiver: &mut dyn Receiver) -> Shown {
         if self.stage.has_waiting() {
-            let (frames, bytes) = self.stage.show(budget, sink);
+            let (frames, bytes) = self.stage.show(budget, receiver);
             return Shown { frames, bytes, ..Shown::default() };
         }
-        self.show_read(file, budget, sink)
+        self.show_read(file, budget, receiver)
     }
 
     /// Reads until a burst is full, a super-frame came, or the kernel has no more, and shows what
     /// is a frame.
-    fn show_read(&mut self, file: &OwnedFd, budget: usize, sink: &mut Sink<'_>) -> Shown {
+    fn show_read(&mut self, file: &OwnedFd, budget: usize, receiver: &mut dyn Receiver) -> Shown {
         let (mut shown, mut burst) = (Shown::default(), Burst::new());
         let mut free = self.memory.as_mut_slice();
         for _ in 0..budget.min(BURST_FRAMES) {
@@ -216,7 +224,7 @@ impl Incoming {
                 Read::Unusable => shown.dropped += 1,
             }
         }
-        shown.frames = burst.show(sink);
+        shown.frames = burst.show_to(receiver, Checksums::Unknown);
         shown
     }
 }

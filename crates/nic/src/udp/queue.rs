@@ -116,6 +116,7 @@ impl Queue for UdpQueue {
             reaches_kernel: false,
             receive_is_call: true,
             flush_is_call: true,
+            receive_together: false,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Where super-frames are cut: the payload of each packet of one comes to where its frame will be,
-//! written there by the kernel or copied, and what is left to do is headers.
+//! written there by the kernel or copied, and what is left to do is headers. Whoever takes segments
+//! of TCP together has no need of those.
 //!
 //! ```text
 //!  super-frame:  ┌ headers ┬ 1448 ┬ 1448 ┬ 300 ┐
@@ -7,14 +8,18 @@
 //!  frames:   ┌ room for headers ┬ 1448 ┐ ┌ room ┬ 1448 ┐ ┌ room ┬ 300 ┐
 //! ```
 
+use arrayvec::ArrayVec;
+
 use crate::burst::Burst;
 use crate::segments::{Cut, HEADERS_MAX, Offload};
-use crate::{BURST_FRAMES, Checksums, Sink};
+use crate::{BURST_FRAMES, Checksums, Receiver, Together};
 
 /// Frames of one super-frame: what one call can write to (`UIO_MAXIOV`), besides headers. With 64
 /// KiB they are of more than 65 bytes of payload. Linux makes none with more packets of UDP than
 /// 128; TCP has them if a peer wants its segments as small as that, and has to repeat them.
 const FRAMES_MAX: usize = 1000;
+/// Segments that are shown together: those of 64 KiB have 1024 bytes of payload.
+const TOGETHER_MAX: usize = 64;
 /// A frame begins a cache line.
 const LINE_BYTES: usize = 64;
 /// The payload of a super-frame, and what frames have beside it.
@@ -93,30 +98,45 @@ impl Stage {
         is_there
     }
 
-    /// What is left to do when all payload is in its place.
+    /// All payload is in its place.
     fn take(&mut self, cut: Cut) {
-        for index in 0..cut.frames() {
-            cut.put_headers(index, frame(&mut self.memory, &cut, index));
-        }
         (self.cut, self.next) = (Some(cut), 0);
     }
 
-    /// Shows the next frames, at most `budget`, in one burst. How many, and their bytes.
-    pub(crate) fn show(&mut self, budget: usize, sink: &mut Sink<'_>) -> (usize, usize) {
+    /// Shows all of a super-frame of which nothing has been shown, or the next frames, at most
+    /// `budget`, in one burst. How many, and their bytes.
+    pub(crate) fn show(&mut self, budget: usize, receiver: &mut dyn Receiver) -> (usize, usize) {
         let Some(cut) = self.cut.take() else { return (0, 0) };
+        if self.next == 0 && cut.is_plain_stream() && self.show_together(&cut, receiver) {
+            return (cut.frames(), cut.bytes());
+        }
         let end = cut.frames().min(self.next + budget.min(BURST_FRAMES));
+        for index in self.next..end {
+            cut.put_headers(index, frame(&mut self.memory, &cut, index));
+        }
         let (mut burst, mut bytes) = (Burst::new(), 0);
         for index in self.next..end {
-            let start = index * stride(&cut);
-            let frame = &self.memory[start..][..cut.header_bytes() + cut.segment(index).len()];
+            let frame = &self.memory[index * stride(&cut)..][..frame_bytes(&cut, index)];
             bytes += frame.len();
             burst.push(frame);
         }
         // Their checksums were made here, of what the kernel had in one piece.
-        let shown = burst.show_with(Checksums::Right, sink);
+        let shown = burst.show_to(receiver, Checksums::Right);
         self.next = end;
         self.cut = Some(cut).filter(|cut| end < cut.frames());
         (shown, bytes)
+    }
+
+    /// False if they are too many, or not taken.
+    fn show_together(&mut self, cut: &Cut, receiver: &mut dyn Receiver) -> bool {
+        if cut.frames() > TOGETHER_MAX {
+            return false;
+        }
+        cut.put_headers(0, frame(&mut self.memory, cut, 0));
+        let bytes = |index| &self.memory[index * stride(cut)..][..frame_bytes(cut, index)];
+        let others: ArrayVec<&[u8], TOGETHER_MAX> =
+            (1..cut.frames()).map(|index| &bytes(index)[cut.header_bytes()..]).collect();
+        receiver.together(Together { first: bytes(0), others: &others })
     }
 }
 
@@ -125,7 +145,10 @@ fn stride(cut: &Cut) -> usize {
     (cut.header_bytes() + cut.segment_bytes()).next_multiple_of(LINE_BYTES)
 }
 
+fn frame_bytes(cut: &Cut, index: usize) -> usize {
+    cut.header_bytes() + cut.segment(index).len()
+}
+
 fn frame<'a>(memory: &'a mut [u8], cut: &Cut, index: usize) -> &'a mut [u8] {
-    let start = index * stride(cut);
-    &mut memory[start..][..cut.header_bytes() + cut.segment(index).len()]
+    &mut memory[index * stride(cut)..][..frame_bytes(cut, index)]
 }
