@@ -4,7 +4,7 @@
 use clearway_base::{Time, counters};
 use clearway_channel::FrameRefusal;
 use clearway_channel::burst::Point;
-use clearway_nic::{Checksums, Queue, Transmit};
+use clearway_nic::{Checksums, Queue, Segments, Transmit};
 use clearway_wire::Malformed;
 use clearway_wire::digest::Digest;
 
@@ -158,27 +158,27 @@ impl Common {
         &mut self,
         now: Time,
         queue: &mut dyn Queue,
-        fill: impl FnMut(&mut Self, &mut [u8]) -> usize,
+        mut fill: impl FnMut(&mut Self, &mut [u8]) -> usize,
     ) -> Transmit {
-        self.send_segment(now, queue, false, fill)
+        queue.transmit(&mut |frame| {
+            let length = fill(self, frame);
+            if self.is_simple() { length } else { self.leave_host(now, &frame[..length], None) }
+        })
     }
 
-    /// The same for a segment of TCP, whose checksum is the queue's business if it `lacks_sum`.
+    /// The same for segments of TCP, as for [`Queue::transmit_segments`] if their checksums
+    /// [may be left](Self::may_leave_sums) to the queue.
     #[inline]
-    pub(crate) fn send_segment(
+    pub(crate) fn send_segments(
         &mut self,
         now: Time,
         queue: &mut dyn Queue,
-        lacks_sum: bool,
-        mut fill: impl FnMut(&mut Self, &mut [u8]) -> usize,
+        leaves_sums: bool,
+        mut fill: impl FnMut(&mut Self, &mut [u8], usize) -> Segments,
     ) -> Transmit {
-        let mut fill = |frame: &mut [u8]| {
-            let length = fill(self, frame);
-            if self.is_simple() { length } else { self.leave_host(now, &frame[..length], None) }
-        };
-        match lacks_sum {
-            true => queue.transmit_unsummed(&mut fill),
-            false => queue.transmit(&mut fill),
+        match leaves_sums {
+            true => queue.transmit_segments(&mut |frame, most| fill(self, frame, most)),
+            false => self.send(now, queue, |common, frame| fill(common, frame, 1).bytes),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Segments of TCP that come together, as of a NIC that has super-frames: the streams are what they
-//! are when each comes as a frame, on rough links, too, and whoever has to see frames gets frames.
+//! Segments of TCP that come and leave together, as with a NIC that has super-frames: the streams
+//! are what they are when each is a frame, on rough links, too.
 
 mod world;
 
@@ -10,9 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use clearway_nic::segments::Merge;
+use clearway_nic::segments::{Cut, Merge, fill_checksum};
 use clearway_nic::{
-    Capabilities, Checksums, Counters, Info, Queue, Receiver, Sink, Together, Transmit, fabric,
+    Capabilities, Checksums, Counters, Info, Queue, Receiver, Segments, Sink, Together, Transmit,
+    fabric,
 };
 use clearway_wire::ipv4;
 use clearway_wire::tcp::{Flags, View};
@@ -23,17 +24,24 @@ const PORTS: [u16; 2] = [40_000, 8080];
 /// Where the packet of a frame begins.
 const IP_AT: usize = 14;
 
+/// Segments that a frame may have, on its way out.
+const MOST: usize = 30;
+
 /// What a queue has offered, and how much of that was taken, in segments.
 #[derive(Debug, Default)]
 struct Offers {
     segments: AtomicUsize,
     taken: AtomicUsize,
+    /// That were written as one with others.
+    sent: AtomicUsize,
 }
 
-/// A queue that puts segments together which come in one burst and follow each other.
+/// A queue that puts segments together which come in one burst and follow each other, and takes
+/// several as one to be sent.
 struct Joining {
     queue: Box<dyn Queue>,
     offers: Arc<Offers>,
+    buffer: Vec<u8>,
 }
 
 /// Where the payload of a segment begins that only acknowledges and pushes. `None` for all else.
@@ -67,7 +75,8 @@ impl Joining {
 
 impl Queue for Joining {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { receive_together: true, ..self.queue.capabilities() }
+        let own = self.queue.capabilities();
+        Capabilities { receive_together: true, transmit_checksum: true, ..own }
     }
 
     fn info(&self) -> Info {
@@ -106,6 +115,36 @@ impl Queue for Joining {
         self.queue.transmit(fill)
     }
 
+    fn transmit_segments(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
+        let Segments { bytes, segment_bytes } = fill(&mut self.buffer, MOST);
+        if bytes == 0 {
+            return Transmit::Nothing;
+        }
+        let whole = &mut self.buffer[..bytes];
+        let frames = match Cut::built(whole, segment_bytes) {
+            Some(cut) => {
+                self.offers.sent.fetch_add(cut.frames(), Ordering::Relaxed);
+                (0..cut.frames()).map(|index| frame_of(&cut, whole, index)).collect()
+            }
+            None => {
+                fill_checksum(whole);
+                vec![whole.to_vec()]
+            }
+        };
+        for frame in frames {
+            let mut write = |buffer: &mut [u8]| {
+                buffer[..frame.len()].copy_from_slice(&frame);
+                frame.len()
+            };
+            // Lost if there is no descriptor left, as by a wire.
+            let _ = self.queue.transmit(&mut write);
+        }
+        Transmit::Queued
+    }
+
     fn flush(&mut self) {
         self.queue.flush();
     }
@@ -127,15 +166,24 @@ impl Queue for Joining {
     }
 }
 
-/// Two hosts whose queues put segments together, and what the second's has offered.
-fn joining_world(seed: u64, faults: fabric::Faults) -> (World, Arc<Offers>) {
+/// Two hosts whose queues put segments together, and what each has offered.
+fn joining_world(seed: u64, faults: fabric::Faults) -> (World, [Arc<Offers>; 2]) {
     let offers = <[Arc<Offers>; 2]>::default();
     let next = Rc::new(Cell::new(0));
     let world = World::with_queues(seed, faults, |queue| {
         let offers = offers[next.replace(next.get() + 1)].clone();
-        Box::new(Joining { queue, offers })
+        Box::new(Joining { queue, offers, buffer: vec![0; MOST * 1514] })
     });
-    (world, offers[1].clone())
+    (world, offers)
+}
+
+/// One of the frames of segments that were written as one.
+fn frame_of(cut: &Cut, whole: &[u8], index: usize) -> Vec<u8> {
+    let header_bytes = cut.header_bytes();
+    let payload = &whole[header_bytes..][cut.segment(index)];
+    let mut frame = [&whole[..header_bytes], payload].concat();
+    cut.put_headers(index, &mut frame);
+    frame
 }
 
 fn connected(world: &mut World) -> [Peer; 2] {
@@ -160,9 +208,11 @@ fn streams_are_what_they_were() {
         let (mut world, offers) = joining_world(seed, faults);
         let mut peers = connected(&mut world);
         exchange(&mut world, &mut peers, [4 << 20, 1 << 20]);
-        let [segments, taken] =
-            [&offers.segments, &offers.taken].map(|count| count.load(Ordering::Relaxed));
+        let [of_client, of_server] = &offers;
+        let [segments, taken, sent] = [&of_server.segments, &of_server.taken, &of_client.sent]
+            .map(|count| count.load(Ordering::Relaxed));
         assert!(segments > 1000 && taken == segments, "{taken} of {segments} were taken");
+        assert!(sent > 1000, "{sent} segments left together");
         let pieces = peers[1].pieces as usize;
         assert!(pieces * 4 < (4 << 20) / 1448, "{pieces} pieces");
     }
@@ -178,5 +228,5 @@ fn what_there_is_no_memory_for_comes_again() {
     (0..20_000).for_each(|_| world.turn()); // and nobody reads
     run(&mut world, &mut peers, |peers| peers[1].received.len() == sent.len());
     assert!(peers[1].received == sent);
-    assert!(offers.taken.load(Ordering::Relaxed) > 1000);
+    assert!(offers[1].taken.load(Ordering::Relaxed) > 1000);
 }

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use clearway_nic::dpdk::{self, Config, DpdkQueue};
-use clearway_nic::{Checksums, Queue as _, Transmit};
+use clearway_nic::{Checksums, Queue as _, Segments, Transmit};
 use clearway_wire::checksum::Sum;
 use clearway_wire::{ipv4, protocol};
 
@@ -102,9 +102,9 @@ impl Link {
 #[inline(never)]
 fn send(queue: &mut DpdkQueue, frames: &[Vec<u8>]) {
     for frame in frames {
-        let outcome = queue.transmit_unsummed(&mut |buffer| {
+        let outcome = queue.transmit_segments(&mut |buffer, _| {
             buffer[..frame.len()].copy_from_slice(frame);
-            frame.len()
+            Segments { bytes: frame.len(), segment_bytes: 0 }
         });
         assert_eq!(outcome, Transmit::Queued);
     }

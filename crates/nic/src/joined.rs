@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Sink, Transmit};
+use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Segments, Sink, Transmit};
 
 /// Both, as one queue.
 pub(crate) struct Joined {
@@ -69,8 +69,11 @@ impl Queue for Joined {
         self.queue.transmit(fill)
     }
 
-    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.queue.transmit_unsummed(fill)
+    fn transmit_segments(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
+        self.queue.transmit_segments(fill)
     }
 
     fn send_to_kernel(&mut self, frame: &[u8]) {

@@ -40,7 +40,7 @@ pub use open_interface::{Opened, open_interface, open_xdp, probe};
 use queue::KERNEL_DESCRIPTORS;
 pub use queue::{
     BURST_FRAMES, Capabilities, Checksums, Counters, Error, HEADER_BYTES_MAX, Info,
-    LCD_DESCRIPTORS, Queue, Receiver, Sink, Together, Transmit,
+    LCD_DESCRIPTORS, Queue, Receiver, Segments, Sink, Together, Transmit,
 };
 pub use roomy::Roomy;
 pub use unplugged::Unplugged;

@@ -25,7 +25,7 @@ pub const BURST_FRAMES: usize = 32;
 pub struct Capabilities {
     /// Largest frame in bytes, Ethernet header included, frame check sequence not.
     pub frame_bytes_max: usize,
-    /// [`Queue::transmit_unsummed`] saves work: not all checksums of TCP have to be filled in.
+    /// [`Queue::transmit_segments`] saves work: not all checksums of TCP have to be filled in.
     pub transmit_checksum: bool,
     /// Frames with a wrong IPv4, UDP or TCP checksum do not reach the engine.
     pub receive_checksum: bool,
@@ -143,6 +143,15 @@ pub enum Transmit {
     Full,
 }
 
+/// What [`Queue::transmit_segments`] is given in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// The length of the frame; 0 for none.
+    pub bytes: usize,
+    /// The payload of each segment but the last, if it is several; 0 for one.
+    pub segment_bytes: usize,
+}
+
 /// Why a driver could not open a NIC or a queue died. The text names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -200,14 +209,19 @@ pub trait Queue: Send {
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit;
 
-    /// The same for a segment of TCP whose checksum nobody has filled in: the queue does, or the
-    /// kernel, where it cuts a super-frame into segments, if it ever does. A queue around another
-    /// passes it on.
-    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+    /// The same for segments of TCP whose checksum nobody has filled in: the queue does, or the
+    /// kernel, where it cuts a super-frame into segments, if it ever does. `fill` is told how many
+    /// it may write, of one connection, in one frame: the buffer has room for so many of full
+    /// length, or for as much as a packet may have. What each segment says for itself is then as
+    /// where a NIC does this: a FIN or PSH is the last one's. A queue around another passes it on.
+    fn transmit_segments(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
         self.transmit(&mut |frame| {
-            let length = fill(frame);
-            fill_checksum(&mut frame[..length]);
-            length
+            let Segments { bytes, .. } = fill(frame, 1);
+            fill_checksum(&mut frame[..bytes]);
+            bytes
         })
     }
 

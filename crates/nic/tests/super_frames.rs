@@ -16,7 +16,8 @@ use clearway_nic::{
 use conformance::Pair;
 use veth::{
     ACK, INTERFACE, IPV4, IPV6, PORT, SYN, Stream, Veth, datagrams, ends_with, ip, is_ours, mac_at,
-    next_frame, packets_at, receive_all, segment, segments, send_all, send_unsummed, wait_for_link,
+    next_frame, packets_at, receive_all, segment, segments, send_all, send_together, send_unsummed,
+    wait_for_link,
 };
 
 /// An end of the pair.
@@ -197,6 +198,47 @@ fn segments_of_a_stream_can_be_taken_together() {
     assert_eq!(near.counters().rx_frames, 4 * 41);
 }
 
+/// Flags that a sender which has slowed down says once.
+const CWR: u8 = 0x80;
+
+#[test]
+fn segments_that_are_written_as_one_come_as_they_were() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    let (mut far, _) = open_packet(&veth.far);
+    let macs = [far.info().mac, near.info().mac];
+    let stream = Stream { to: PORT, sequence: u32::MAX - 9000, acknowledgement: 5 };
+    let sizes = [&[1400; 150][..], &[3]].concat();
+    for (is_v4, here) in [(true, IPV4[0].into()), (false, IPV6[0].into())] {
+        steering.add_pattern(&pattern(6, here, PORT)).expect("there is room");
+        let frames = segments(macs, &[], is_v4, stream, &sizes);
+        for _ in 0..3 {
+            let before = (packets_at(&veth.near), far.counters());
+            let writes = send_together(&mut *far, &frames, is_v4);
+            assert_eq!(receive_all(&mut *near, frames.len()), frames);
+            assert!(writes < 10, "{} frames took {writes} writes", frames.len());
+            let packets = packets_at(&veth.near) - before.0;
+            assert!(packets < 20, "{} frames were {packets} packets", frames.len());
+            let (old, new) = (before.1, far.counters());
+            assert_eq!(new.tx_frames - old.tx_frames, 151);
+            let bytes = frames.iter().map(Vec::len).sum::<usize>() as u64;
+            assert_eq!(new.tx_bytes - old.tx_bytes, bytes, "as if each had left by itself");
+            // Then frames that need nothing, from where payload was.
+            send_all(&mut *far, &frames[..40]);
+            assert_eq!(receive_all(&mut *near, 40), frames[..40]);
+        }
+        // Who cuts need not know that this is of the first only.
+        let at = if is_v4 { 34 } else { 54 };
+        let slowed = segment(macs, &[], is_v4, stream, ACK | CWR, &frames[0][at + 20..]);
+        let frames = [&[slowed][..], &frames[1..30]].concat();
+        let before = packets_at(&veth.near);
+        send_together(&mut *far, &frames, is_v4);
+        assert_eq!(receive_all(&mut *near, frames.len()), frames);
+        assert_eq!(packets_at(&veth.near) - before, 2, "the first leaves alone");
+    }
+    assert_eq!((near.counters().rx_frames_dropped, far.counters().tx_frames_dropped), (0, 0));
+}
+
 #[test]
 fn checksums_of_what_came_as_a_super_frame_are_known_to_be_right() {
     let Some(veth) = Veth::new() else { return };
@@ -303,8 +345,11 @@ fn packets_go_one_by_one_where_they_cannot_go_together() {
     steering.add_pattern(&pattern(6, IPV4[0].into(), PORT)).expect("there is room");
     let stream = Stream { to: PORT, sequence: 1, acknowledgement: 5 };
     let frames = segments(macs(&*queues[0], &*near), &[], true, stream, &[1000; 400]);
-    for frames in frames.chunks(100) {
-        send_all(&mut *near, frames);
+    for (index, frames) in frames.chunks(100).enumerate() {
+        match index % 2 {
+            0 => _ = send_together(&mut *near, frames, true),
+            _ => send_all(&mut *near, frames),
+        }
         assert_eq!(receive_all(&mut *queues[0], 100), frames);
     }
     let mode = near.info().mode;

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use clearway_base::Time;
-use clearway_nic::Transmit as Sent;
+use clearway_nic::{Segments, Transmit as Sent};
 use clearway_tcp::{IcmpError, IpFields, Stack, Transmit};
 use clearway_wire::checksum::Sum;
 use clearway_wire::digest::Digest;
@@ -17,8 +17,27 @@ use crate::common::Common;
 use crate::component::{Outlet, Sending};
 use crate::ip::Path;
 
-/// In a frame there is one segment: nothing here cuts larger ones.
+/// In a frame there is one segment.
 pub(super) const SEGMENT: u32 = 1;
+
+/// The most that a frame has in front of its payload: Ethernet with two tags, IPv6, TCP.
+const HEADER_BYTES_MAX: usize = 14 + 2 * 4 + 40 + 60;
+
+/// What may leave in one frame, in segments and in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) segments: u32,
+    pub(super) bytes: u32,
+}
+
+impl Room {
+    /// For so many segments in a buffer.
+    #[inline]
+    fn of(segments: usize, buffer: &[u8]) -> Room {
+        let bytes = if segments == 1 { SEGMENT as usize } else { buffer.len() - HEADER_BYTES_MAX };
+        Room { segments: segments as u32, bytes: bytes as u32 } // of a packet
+    }
+}
 
 impl Tcp {
     pub(super) fn send_segments(
@@ -32,18 +51,18 @@ impl Tcp {
         let leaves_sums = common.may_leave_sums(queue);
         while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
-            let sent = common.send_segment(now, queue, leaves_sums, |common, frame| {
-                let (next, is_joined) = self.next_segment(common, now);
+            let sent = common.send_segments(now, queue, leaves_sums, |common, frame, most| {
+                let (next, is_joined) = self.next_segment(common, now, Room::of(most, frame));
                 was_there = next.is_some();
-                let Some(transmit) = next else { return 0 };
+                let Some(transmit) = next else { return Segments::default() };
                 if is_joined {
                     queued_bytes += (transmit.payload.end - transmit.payload.start) as usize;
                     self.deliver(common, now, &transmit);
-                    return 0;
+                    return Segments::default();
                 }
-                let length = self.emit(common, now, &transmit, frame, leaves_sums);
-                queued_bytes += length;
-                length
+                let bytes = self.emit(common, now, &transmit, frame, leaves_sums);
+                queued_bytes += bytes;
+                Segments { bytes, segment_bytes: segment_bytes(&transmit) }
             });
             match sent {
                 Sent::Queued => sending.queued += 1,
@@ -56,7 +75,7 @@ impl Tcp {
         sending
     }
 
-    /// Writes a segment. Returns the length of the frame; 0 if it cannot leave, and is lost.
+    /// Writes a segment, or several as one. Returns the length of the frame; 0 if it cannot leave, and is lost.
     fn emit(
         &mut self,
         common: &mut Common,
@@ -72,6 +91,9 @@ impl Tcp {
             common.counters.packets_unresolved += 1;
             return 0;
         };
+        if *is_here && segment_bytes(transmit) > 0 {
+            return 0; // when it was taken, the address was another host's
+        }
         let at = path.payload_offset();
         let header_bytes = transmit.repr.emit(&mut frame[at..]);
         let payload = &mut frame[at + header_bytes..];
@@ -103,6 +125,14 @@ impl Tcp {
             self.stack.handle_icmp(now, IcmpError::Refused, from, to, transmit.repr.sequence);
         }
     }
+}
+
+/// The payload of each of several segments but the last; 0 for one.
+#[inline]
+fn segment_bytes(transmit: &Transmit) -> usize {
+    let Transmit { payload, segment_bytes, .. } = transmit;
+    let is_one = payload.end - payload.start <= u64::from(*segment_bytes);
+    if is_one { 0 } else { *segment_bytes as usize }
 }
 
 /// Copies what a segment carries from where its app has it. Returns how much that is.

@@ -32,7 +32,7 @@ use clearway_wire::{Ecn, protocol};
 
 use super::Tcp;
 use super::books::{Book, Books};
-use super::departures::SEGMENT;
+use super::departures::{Room, SEGMENT};
 use super::memory::Payload;
 use super::paths::{Paths, TcpPath};
 use crate::channels::{Channel, Channels};
@@ -59,6 +59,8 @@ struct Here<'a> {
     now: Time,
     /// Both ends of the connection, if both are of this engine.
     pair: Option<Pair>,
+    /// What may leave for another host in one frame.
+    wire: Room,
 }
 
 #[derive(Clone, Copy)]
@@ -75,14 +77,19 @@ impl Ways for Here<'_> {
         let peer = self.books.get(connection).and_then(|book| book.peer);
         self.pair =
             peer.map(|to| Pair { from: connection, to, is_joined: self.is_joined(connection) });
-        if self.pair.is_some_and(|pair| pair.is_joined) { JOINED_BYTES } else { SEGMENT }
+        match self.pair {
+            Some(Pair { is_joined: true, .. }) => JOINED_BYTES,
+            None if self.wire.segments > 1 && self.paths.leaves_host(connection) => self.wire.bytes,
+            _ => SEGMENT,
+        }
     }
 
     #[inline(always)] // On a wire it is one comparison, and a call would be more.
     fn room(&mut self, bytes: u32, segment_bytes: u32) -> u32 {
         match self.pair {
             Some(pair) => self.room_at(pair, bytes, segment_bytes),
-            None => bytes,
+            None if self.wire.segments == 1 => bytes,
+            None => bytes.min(self.wire.segments * segment_bytes), // of a packet each
         }
     }
 }
@@ -132,15 +139,17 @@ fn receiver<'a>(
 }
 
 impl Tcp {
-    /// The next segment, and whether it is one of a joined connection.
+    /// The next segment, or several as one where there is room for that, and whether it is one of
+    /// a joined connection.
     #[inline]
     pub(super) fn next_segment(
         &mut self,
         common: &mut Common,
         now: Time,
+        wire: Room,
     ) -> (Option<Transmit>, bool) {
         let (books, paths) = (&mut self.books, &self.paths);
-        let mut here = Here { common, books, paths, now, pair: None };
+        let mut here = Here { common, books, paths, now, pair: None, wire };
         let transmit = self.stack.poll_transmit_by(now, &mut here);
         (transmit, here.pair.is_some_and(|pair| pair.is_joined))
     }

@@ -112,6 +112,12 @@ impl Paths {
         known.filter(|known| known.owner == key)
     }
 
+    /// True if what a connection has sent last was for another host.
+    #[inline]
+    pub(super) fn leaves_host(&self, key: SlotId) -> bool {
+        self.known(key).is_some_and(|known| !known.way.is_here)
+    }
+
     /// The peer of a connection is one of this engine, as this version of the switch's table says.
     pub(super) fn join(&mut self, key: SlotId, version: u64) {
         if let Some(Some(known)) = self.connections.get_mut(key.slot as usize) {

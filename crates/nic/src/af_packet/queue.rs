@@ -17,7 +17,8 @@ use crate::queue::InFrames;
 use crate::to_kernel::ToKernel;
 use crate::vnet::{Carrier, MESSAGES, Messages, Sender, Stage};
 use crate::{
-    BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Sink, Transmit,
+    BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Segments, Sink,
+    Transmit,
 };
 
 /// The way out by a packet socket.
@@ -199,11 +200,14 @@ impl Queue for PacketQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, false, fill)
+        self.sender.transmit(&self.link, &mut self.counters, fill)
     }
 
-    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, true, fill)
+    fn transmit_segments(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
+        self.sender.transmit_segments(&self.link, &mut self.counters, fill)
     }
 
     fn send_to_kernel(&mut self, frame: &[u8]) {

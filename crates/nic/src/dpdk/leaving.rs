@@ -91,7 +91,7 @@ impl Leaving {
     }
 
     /// See [`Queue::transmit`](crate::Queue::transmit), and, for one that `lacks_checksum`,
-    /// [`Queue::transmit_unsummed`](crate::Queue::transmit_unsummed).
+    /// [`Queue::transmit_segments`](crate::Queue::transmit_segments).
     #[inline]
     pub(super) fn transmit(
         &mut self,

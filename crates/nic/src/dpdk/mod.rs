@@ -16,7 +16,7 @@
 //!   says nothing, or that it is wrong, software finds out. Several packets that come as one are
 //!   cut.
 //! - Checksums of TCP that nobody has filled in
-//!   ([`Queue::transmit_unsummed`](crate::Queue::transmit_unsummed)) are left to it, and segments
+//!   ([`Queue::transmit_segments`](crate::Queue::transmit_segments)) are left to it, and segments
 //!   of a stream that follow each other are handed over as one packet, which it parts.
 //!
 //! What it does not offer is done by [`segments`](crate::segments), as for other drivers.

@@ -11,7 +11,7 @@ use super::leaving::Leaving;
 use super::port::Port;
 use super::{sys, thread};
 use crate::queue::InFrames;
-use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Sink, Transmit};
+use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Segments, Sink, Transmit};
 
 /// Calls of `receive` between two looks at the link, while it is up and while it is down.
 const CALLS_UP: u32 = 16 * 1024;
@@ -153,8 +153,12 @@ impl Queue for DpdkQueue {
     }
 
     #[inline]
-    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+    fn transmit_segments(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
         thread::enter();
+        let fill = &mut |frame: &mut [u8]| fill(frame, 1).bytes;
         self.leaving.transmit(&self.port, self.index, true, fill)
     }
 

@@ -3,7 +3,7 @@ use clearway_wire::checksum::pseudo_header_v4;
 use clearway_wire::protocol;
 
 use super::*;
-use crate::{Queue as _, Transmit, test_frames};
+use crate::{Queue as _, Segments, Transmit, test_frames};
 
 fn send(queue: &mut Queue, frame: &[u8]) {
     let mut fill = |buffer: &mut [u8]| {
@@ -55,11 +55,12 @@ fn a_checksum_that_is_left_to_the_queue_is_filled_in() {
     let length = (20 + segment.len()) as u8;
     let ip = [0x45, 0, 0, length, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     let frame = test_frames::ethernet(&[], 0x0800, &[&ip[..], &segment].concat());
-    let mut fill = |buffer: &mut [u8]| {
+    let mut fill = |buffer: &mut [u8], most| {
         buffer[..frame.len()].copy_from_slice(&frame);
-        frame.len()
+        assert_eq!(most, 1);
+        Segments { bytes: frame.len(), segment_bytes: 0 }
     };
-    assert_eq!(a.transmit_unsummed(&mut fill), Transmit::Queued);
+    assert_eq!(a.transmit_segments(&mut fill), Transmit::Queued);
     a.flush();
     let [arrived] = <[_; 1]>::try_from(received(&mut b)).expect("one frame");
     let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());

@@ -45,6 +45,14 @@ impl Cut {
         Some(Cut { headers, layout, segment_bytes, payload_bytes })
     }
 
+    /// The same for segments of TCP that were written as one, without an [`Offload`].
+    #[must_use]
+    pub fn built(frame: &[u8], segment_bytes: usize) -> Option<Cut> {
+        let kind = Layout::of(frame).filter(|layout| layout.is_tcp)?.offload_kind();
+        let segment_bytes = u16::try_from(segment_bytes).ok()?;
+        Cut::new(&Offload { kind, segment_bytes, ..Offload::default() }, frame, frame.len())
+    }
+
     /// How many frames there will be: at least one.
     #[must_use]
     pub const fn frames(&self) -> usize {

@@ -51,6 +51,30 @@ impl Merge {
         })
     }
 
+    /// Segments of TCP that were written as one: `frame` has the headers of the first, and the
+    /// payload of all, of which each but the last has `segment_bytes`. `None` if it has not.
+    #[must_use]
+    pub fn built(frame: &[u8], segment_bytes: usize) -> Option<Merge> {
+        let layout = Layout::of(frame).filter(|layout| layout.is_tcp)?;
+        let payload_bytes = frame.len() - layout.payload_at;
+        let is_several = (1..payload_bytes).contains(&segment_bytes);
+        let fits = layout.packet_bytes(payload_bytes) <= PACKET_BYTES_MAX;
+        (is_several && fits).then(|| Merge {
+            layout,
+            segment_bytes,
+            payload_bytes,
+            frames: payload_bytes.div_ceil(segment_bytes),
+            flags_last: flags(&layout, frame).without(REPEATED),
+            is_full: true,
+        })
+    }
+
+    /// False if the first or the last segment says what whoever cuts does not know to be its only.
+    #[must_use]
+    pub fn can_be_cut(&self) -> bool {
+        self.flags_last.without(SAID_LAST) == Flags::NONE
+    }
+
     /// Adds `next` if it goes with `first`, with which this began. A super-frame has at most
     /// `frame_bytes_max` bytes and `frames_max` frames.
     pub fn add(

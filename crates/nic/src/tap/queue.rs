@@ -12,7 +12,8 @@ use crate::queue::InFrames;
 use crate::segments::{Offload, complete};
 use crate::vnet::{Carrier, Messages, Sender, Stage};
 use crate::{
-    BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Sink, Transmit,
+    BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Segments, Sink,
+    Transmit,
 };
 
 /// Room for whatever may come by one call: a packet of 64 KB, its Ethernet header and tags.
@@ -120,11 +121,14 @@ impl Queue for TapQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, false, fill)
+        self.sender.transmit(&self.link, &mut self.counters, fill)
     }
 
-    fn transmit_unsummed(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, true, fill)
+    fn transmit_segments(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
+        self.sender.transmit_segments(&self.link, &mut self.counters, fill)
     }
 
     fn flush(&mut self) {

@@ -6,15 +6,17 @@
 //! ```
 //!
 //! The payloads of a super-frame stay in their frames' buffers, and the kernel gathers them. After
-//! the [`Carrier`]'s system call has returned, the buffers are ours again.
+//! the [`Carrier`]'s system call has returned, the buffers are ours again. Segments of TCP that were
+//! written as one have as many buffers as they are, side by side, in which they become frames where
+//! super-frames are refused.
 
 use std::mem;
 
 use rustix::io::Errno;
 
 use crate::interface::Link;
-use crate::segments::{HEADERS_MAX, Merge, Offload, fill_checksum};
-use crate::{Counters, Transmit};
+use crate::segments::{Cut, HEADERS_MAX, Merge, Offload, fill_checksum};
+use crate::{Counters, Segments, Transmit};
 
 /// Messages that are handed over together, at most.
 pub(crate) const MESSAGES: usize = 64;
@@ -25,6 +27,8 @@ const HEADROOM: usize = 16;
 const _: () = assert!(HEADROOM >= Offload::BYTES);
 /// Buffers begin cache lines.
 const LINE_BYTES: usize = 64;
+/// An `Offload` that says nothing.
+const NOTHING: [u8; Offload::BYTES] = [0; Offload::BYTES];
 /// An `Offload` and headers.
 const HEAD_BYTES: usize = Offload::BYTES + HEADERS_MAX;
 /// After a super-frame was refused, so many frames go alone before the next one is tried: it may
@@ -104,6 +108,15 @@ struct Frame {
     bytes: usize,
     /// Its checksum, which is TCP's, was left to the sender. That of a super-frame is the kernel's.
     lacks_checksum: bool,
+    /// It is several segments, each with so much payload; 0 for one.
+    segment_bytes: usize,
+}
+
+impl Frame {
+    /// The place of a segment that is in a frame before it.
+    const fn within(header_bytes: usize) -> Frame {
+        Frame { bytes: header_bytes, lacks_checksum: false, segment_bytes: 0 }
+    }
 }
 
 /// The frames that wait for the next flush, in order.
@@ -151,15 +164,13 @@ impl Sender {
         }
     }
 
-    /// Queues the frame that `fill` writes; see [`Queue::transmit`](crate::Queue::transmit), and
-    /// [`Queue::transmit_unsummed`](crate::Queue::transmit_unsummed) for one that
-    /// `lacks_checksum`. While the link is down frames are dropped.
+    /// Queues the frame that `fill` writes; see [`Queue::transmit`](crate::Queue::transmit). While
+    /// the link is down frames are dropped.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
         link: &Link,
         counters: &mut Counters,
-        lacks_checksum: bool,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Transmit {
         let Some(buffer) = self.free_buffer() else { return Transmit::Full };
@@ -168,11 +179,57 @@ impl Sender {
             return Transmit::Nothing;
         }
         if link.is_up() {
-            self.push(Frame { bytes, lacks_checksum });
+            self.push(Frame { bytes, lacks_checksum: false, segment_bytes: 0 });
         } else {
             counters.tx_frames_dropped += 1;
         }
         Transmit::Queued
+    }
+
+    /// Queues the segments that `fill` writes; see
+    /// [`Queue::transmit_segments`](crate::Queue::transmit_segments).
+    #[inline]
+    pub(crate) fn transmit_segments(
+        &mut self,
+        link: &Link,
+        counters: &mut Counters,
+        fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,
+    ) -> Transmit {
+        let most = self.segments_now();
+        if most == 0 {
+            return Transmit::Full;
+        }
+        let start = self.frames.len() * self.stride + HEADROOM;
+        let room = match most {
+            1 => self.frame_bytes_max,
+            _ => (most * self.stride - HEADROOM).min(self.limits.frame_bytes),
+        };
+        let buffer = &mut self.buffers[start..start + room];
+        let Segments { bytes, segment_bytes } = fill(buffer, most);
+        if bytes == 0 {
+            return Transmit::Nothing;
+        }
+        if !link.is_up() {
+            counters.tx_frames_dropped += 1;
+        } else if segment_bytes == 0 {
+            self.push(Frame { bytes, lacks_checksum: true, segment_bytes: 0 });
+        } else {
+            let merge = Merge::built(&buffer[..bytes], segment_bytes);
+            let merge = merge.filter(|merge| merge.frames() <= most);
+            let merge = merge.expect("segments are as many as there is room for");
+            self.frames.push(Frame { bytes, lacks_checksum: false, segment_bytes });
+            let other = Frame::within(merge.header_bytes());
+            self.frames.extend(core::iter::repeat_n(other, merge.frames() - 1));
+        }
+        Transmit::Queued
+    }
+
+    /// How many segments there is room for, that can be written as one.
+    #[inline]
+    fn segments_now(&self) -> usize {
+        let is_refused = self.refusals[usize::from(true)].go_alone(0);
+        let most = if is_refused { 1 } else { self.limits.segments };
+        most.min(self.descriptors - self.frames.len())
     }
 
     /// Hands the queued frames to the kernel, and counts them. What it has no room for now stays
@@ -305,33 +362,83 @@ impl Sender {
     /// Adds the pieces of a message that begins with frame `first`.
     #[inline]
     fn plan(&mut self, index: usize, first: usize) -> Planned {
+        if self.frames[first].segment_bytes > 0 {
+            if let Some(merge) = self.built(first) {
+                return self.plan_built(index, first, &merge);
+            }
+            self.part(first);
+        }
         if let Some(merge) = self.merge(first) {
             return self.plan_super_frame(index, first, &merge);
         }
-        let Frame { bytes, lacks_checksum } = self.frames[first];
+        let Frame { bytes, lacks_checksum, .. } = self.frames[first];
         let start = first * self.stride + HEADROOM - Offload::BYTES;
         if lacks_checksum {
             fill_checksum(&mut self.buffers[start + Offload::BYTES..][..bytes]);
         }
-        // Before the frame, where nobody writes, is the `Offload` of one that needs nothing.
+        // A frame that needs nothing. Segments of an earlier batch may have been there.
+        self.buffers[start..start + Offload::BYTES].copy_from_slice(&NOTHING);
         self.push_piece(start, Offload::BYTES + bytes);
         Planned { frames: 1, pieces: 1, is_tcp: false }
     }
 
+    /// The segments that were written as one, if they can leave so now.
+    fn built(&self, first: usize) -> Option<Merge> {
+        let Frame { bytes, segment_bytes, .. } = self.frames[first];
+        let start = first * self.stride + HEADROOM;
+        let merge = Merge::built(&self.buffers[start..start + bytes], segment_bytes)
+            .filter(Merge::can_be_cut)?;
+        let goes_alone = self.refusals[usize::from(merge.is_tcp())].go_alone(first - self.gone);
+        (!goes_alone).then_some(merge)
+    }
+
+    fn plan_built(&mut self, index: usize, first: usize, merge: &Merge) -> Planned {
+        let (frames, header_bytes) = (merge.frames(), merge.header_bytes());
+        self.push_head(index, first, merge);
+        let start = first * self.stride + HEADROOM + header_bytes;
+        self.push_piece(start, self.frames[first].bytes - header_bytes);
+        Planned { frames, pieces: 2, is_tcp: merge.is_tcp() }
+    }
+
+    /// Makes frames of segments that were written as one, each in its buffer.
+    #[cold]
+    fn part(&mut self, first: usize) {
+        let Frame { bytes, segment_bytes, .. } = self.frames[first];
+        let start = first * self.stride + HEADROOM;
+        let whole = &self.buffers[start..start + bytes];
+        let cut = Cut::built(whole, segment_bytes).expect("it was built so");
+        let header_bytes = cut.header_bytes();
+        // From the last on: none comes to where another has not moved yet.
+        for index in (0..cut.frames()).rev() {
+            let (own, place) = (cut.segment(index), index * self.stride);
+            let length = header_bytes + own.len();
+            let from = start + header_bytes + own.start;
+            self.buffers.copy_within(from..from + own.len(), start + place + header_bytes);
+            cut.put_headers(index, &mut self.buffers[start + place..][..length]);
+            self.frames[first + index] =
+                Frame { bytes: length, lacks_checksum: false, segment_bytes: 0 };
+        }
+    }
+
     fn plan_super_frame(&mut self, index: usize, first: usize, merge: &Merge) -> Planned {
         let (frames, header_bytes) = (merge.frames(), merge.header_bytes());
-        let start = first * self.stride + HEADROOM;
-        let frame = &self.buffers[start..start + self.frames[first].bytes];
-        let head = &mut self.heads[index];
-        let offload = merge.put_headers(frame, &mut head[Offload::BYTES..]);
-        head[..Offload::BYTES].copy_from_slice(&offload.to_bytes());
-        let iov_base = head.as_mut_ptr().cast();
-        self.pieces.push(libc::iovec { iov_base, iov_len: Offload::BYTES + header_bytes });
+        self.push_head(index, first, merge);
         for frame in first..first + frames {
             let start = frame * self.stride + HEADROOM + header_bytes;
             self.push_piece(start, self.frames[frame].bytes - header_bytes);
         }
         Planned { frames, pieces: 1 + frames, is_tcp: merge.is_tcp() }
+    }
+
+    /// The `Offload` and the headers of a super-frame.
+    fn push_head(&mut self, index: usize, first: usize, merge: &Merge) {
+        let start = first * self.stride + HEADROOM;
+        let frame = &self.buffers[start..start + self.frames[first].bytes];
+        let head = &mut self.heads[index];
+        let offload = merge.put_headers(frame, &mut head[Offload::BYTES..]);
+        head[..Offload::BYTES].copy_from_slice(&offload.to_bytes());
+        let (iov_base, iov_len) = (head.as_mut_ptr().cast(), Offload::BYTES + merge.header_bytes());
+        self.pieces.push(libc::iovec { iov_base, iov_len });
     }
 
     fn push_piece(&mut self, start: usize, length: usize) {
@@ -343,8 +450,11 @@ impl Sender {
     /// The frames from `first` on that can be one; `None` if that is no more than itself.
     #[inline]
     fn merge(&self, first: usize) -> Option<Merge> {
-        let follows =
-            self.frames.get(first + 1).is_some_and(|next| next.bytes <= self.frames[first].bytes);
+        let is_one = |next: &Frame| next.segment_bytes == 0;
+        let follows = self
+            .frames
+            .get(first + 1)
+            .is_some_and(|next| next.bytes <= self.frames[first].bytes && is_one(next));
         if !follows || self.limits.segments == 1 {
             return None;
         }
@@ -358,7 +468,10 @@ impl Sender {
             return None;
         }
         (first + 1..self.frames.len())
-            .take_while(|next| merge.add(frame_at(first), frame_at(*next), frame_bytes, segments))
+            .take_while(|next| {
+                is_one(&self.frames[*next])
+                    && merge.add(frame_at(first), frame_at(*next), frame_bytes, segments)
+            })
             .for_each(drop);
         (merge.frames() > 1).then_some(merge)
     }
@@ -449,7 +562,7 @@ mod tests {
     }
 
     fn whole(frame: &[u8]) -> Frame {
-        Frame { bytes: frame.len(), lacks_checksum: false }
+        Frame { bytes: frame.len(), lacks_checksum: false, segment_bytes: 0 }
     }
 
     /// A packet of IPv4 with this transport header and a payload.

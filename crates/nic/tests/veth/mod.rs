@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clearway_nic::interface::Namespace;
-use clearway_nic::{Queue, Transmit};
+use clearway_nic::{Queue, Segments, Transmit};
 
 /// The interface, in both namespaces.
 pub(crate) const INTERFACE: &str = "cw0";
@@ -380,16 +380,46 @@ pub(crate) fn segments(
     sizes.iter().enumerate().map(next).collect()
 }
 
+/// Sends segments of one stream, all but the last of one size, as many in a frame as the queue takes,
+/// without checksums. How many frames that were at most.
+pub(crate) fn send_together(queue: &mut dyn Queue, frames: &[Vec<u8>], is_v4: bool) -> usize {
+    let at = if is_v4 { 34 } else { 54 };
+    let (header_bytes, mut left, mut count) = (at + 20, frames, 0);
+    let segment_bytes = frames[0].len() - header_bytes;
+    while !left.is_empty() {
+        let outcome = queue.transmit_segments(&mut |buffer, most| {
+            let fits = ((buffer.len() - header_bytes) / segment_bytes).min(most).min(left.len());
+            let (now, rest) = left.split_at(fits);
+            left = rest;
+            let payload: Vec<u8> =
+                now.iter().flat_map(|frame| &frame[header_bytes..]).copied().collect();
+            let bytes = header_bytes + payload.len();
+            buffer[..header_bytes].copy_from_slice(&now[0][..header_bytes]);
+            buffer[at + 13] |= now[fits - 1][at + 13];
+            buffer[at + 16] ^= 0x5a;
+            buffer[header_bytes..bytes].copy_from_slice(&payload);
+            Segments { bytes, segment_bytes: if fits == 1 { 0 } else { segment_bytes } }
+        });
+        match outcome {
+            Transmit::Queued => count += 1,
+            Transmit::Full => queue.flush(),
+            Transmit::Nothing => unreachable!("something is written each time"),
+        }
+    }
+    queue.flush();
+    count
+}
+
 /// Sends segments whose checksums are left to the queue, in whose place something else is.
 pub(crate) fn send_unsummed(queue: &mut dyn Queue, frames: &[Vec<u8>], tags: &[u16], is_v4: bool) {
     let checksum_at = 14 + 4 * tags.len() + if is_v4 { 20 } else { 40 } + 16;
     for frame in frames {
-        let mut fill = |buffer: &mut [u8]| {
+        let mut fill = |buffer: &mut [u8], _| {
             buffer[..frame.len()].copy_from_slice(frame);
             buffer[checksum_at] ^= 0x5a;
-            frame.len()
+            Segments { bytes: frame.len(), segment_bytes: 0 }
         };
-        while queue.transmit_unsummed(&mut fill) == Transmit::Full {
+        while queue.transmit_segments(&mut fill) == Transmit::Full {
             queue.flush();
         }
     }
