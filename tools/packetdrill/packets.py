@@ -102,7 +102,7 @@ def option_bytes(name, words, stamp):
         blocks = [int(edge) for block in words for edge in block.split(":")]
         return bytes([5, 2 + 4 * len(blocks)]) + struct.pack(f"!{len(blocks)}I", *blocks)
     if name == "TS":
-        return bytes([8, 10]) + struct.pack("!II", *stamp(int(words[1]), int(words[3])))
+        return bytes([8, 10]) + struct.pack("!II", *stamp(*stamps_of(words)))
     if name == "ECN":
         return ecn_bytes(words)
     if name == "md5":
@@ -113,6 +113,11 @@ def option_bytes(name, words, stamp):
         tail = b"" if name == "FO" else bytes([0xF9, 0x89])
         return head + bytes([2 + len(tail) + len(cookie)]) + tail + cookie
     raise ValueError(f"option {name} is not understood")
+
+
+def stamps_of(words):
+    """The two numbers of `val 1 ecr ...`: None is any."""
+    return (None if word == "..." else int(word) for word in words[1::2])
 
 
 def ecn_bytes(words):
@@ -192,10 +197,10 @@ class Seen:
         self.options = tcp[20:length]
         self.length = len(tcp) - length
 
-    def stamp(self):
-        """TSval, if there is one."""
-        match = re.search(r"TS val (\d+)", describe(self.options))
-        return int(match[1]) if match else None
+    def stamps(self):
+        """TSval and TSecr, 0 if there are none."""
+        match = re.search(r"TS val (\d+) ecr (\d+)", describe(self.options))
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     def follows(self, other):
         """True if this one is the next part of the same stream, as a NIC cuts segments."""
