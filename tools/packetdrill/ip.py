@@ -7,6 +7,8 @@ import struct
 from dataclasses import dataclass
 
 TCP, ICMP, ICMPV6 = 6, 1, 58
+# How many hops a packet of the peer may take.
+HOPS = 64
 # With the segment that it quotes at the end, as Linux's scripts have it, or at the beginning.
 QUOTED = r"\[(?P<start{0}>\d+):\d+\((?P<length{0}>\d+)\)\]"
 ERROR = re.compile(
@@ -98,18 +100,19 @@ def summed(version, protocol, payload, at):
     return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]
 
 
-def header(version, source, destination, length, protocol, ecn):
+def header(version, source, destination, length, protocol, service, hops):
     """The header before a payload of that length."""
     ends = version.packed(source) + version.packed(destination)
     if version.family == socket.AF_INET6:
-        return struct.pack("!IHBB", 6 << 28 | ecn << 20, length, protocol, 64) + ends
-    head = struct.pack("!BBHHHBBH", 0x45, ecn, 20 + length, 0, 0x4000, 64, protocol, 0) + ends
+        return struct.pack("!IHBB", 6 << 28 | service << 20, length, protocol, hops) + ends
+    fields = (0x45, service, 20 + length, 0, 0x4000, hops, protocol, 0)
+    head = struct.pack("!BBHHHBBH", *fields) + ends
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:]
 
 
-def from_peer(version, payload, protocol, ecn):
+def from_peer(version, payload, protocol, service=0, hops=HOPS):
     ends = version.remote, version.local
-    return header(version, *ends, len(payload), protocol, ecn) + payload
+    return header(version, *ends, len(payload), protocol, service, hops) + payload
 
 
 def error(version, text, ports, lab_isn):
@@ -124,10 +127,10 @@ def error(version, text, ports, lab_isn):
     start = (int(start) + lab_isn) & 0xFFFFFFFF
     quoted = struct.pack("!HHIIHHHH", ports[1], ports[0], start, 0, 5 << 12 | 16, 0, 0, 0)
     ends = version.local, version.remote
-    quoted = header(version, *ends, len(quoted) + length, TCP, 0) + quoted
+    quoted = header(version, *ends, len(quoted) + length, TCP, 0, HOPS) + quoted
     message = struct.pack("!BBHI", *kind, 0, int(match["mtu"] or 0)) + quoted
     protocol = ICMPV6 if is_v6 else ICMP
-    return from_peer(version, summed(version, protocol, message, 2), protocol, 0)
+    return from_peer(version, summed(version, protocol, message, 2), protocol)
 
 
 def error_kind(errors, word, code):
@@ -140,9 +143,9 @@ def error_kind(errors, word, code):
 
 
 def open_tcp(packet):
-    """Of a packet that has left: its marks, and the TCP segment in it."""
+    """Of a packet that has left: its service with its marks, its hops, and the TCP segment."""
     if packet[0] >> 4 == 6 and packet[6] == TCP:
-        return packet[1] >> 4 & 3, packet[40:]
+        return int.from_bytes(packet[:2], "big") >> 4 & 0xFF, packet[7], packet[40:]
     if packet[0] >> 4 == 4 and packet[9] == TCP:
-        return packet[1] & 3, packet[packet[0] % 16 * 4 :]
+        return packet[1], packet[8], packet[packet[0] % 16 * 4 :]
     raise ValueError("what has left is no TCP")

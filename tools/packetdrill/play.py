@@ -3,7 +3,7 @@
 from . import ip, packets, script
 from .calls import PORT, Calls
 from .lab import TOLERANCE_NS, Lab, error_name
-from .settings import DEFINES, Settings
+from .settings import DEFINES, SYSTEMS, Settings
 
 # What part of an interval packetdrill tolerates.
 TOLERANCE_PART = 8
@@ -20,11 +20,15 @@ class Player:
     def __init__(self, path, target, version, suite, defines, settings):
         text = path.read_text()
         version = script.version(text) or version
-        self.options, self.events = script.read(text, DEFINES[version] | defines)
+        self.options, self.events = script.read(
+            text, DEFINES[version] | defines, SYSTEMS[suite]
+        )
         self.version = ip.VERSIONS[version]
         self.lab = Lab(target, self.version)
         self.calls = Calls(self.lab, self.version)
         self.settings = Settings(self.lab, suite, settings)
+        if "mtu" in self.options:
+            self.settings.set("mtu", int(self.options["mtu"]))
         self.tolerance_ns = max(TOLERANCE_NS, 1000 * int(self.options.get("tolerance_usecs", 0)))
         self.tick_ns = 1000 * int(self.options.get("tcp_ts_tick_usecs", 0))
         self.begin_ns = self.last_ns = self.lab.now()
@@ -128,9 +132,9 @@ class Player:
 
     def on_syn(self, segment, seen):
         ports = (seen.destination, seen.source)
-        if ports != self.ports or self.lab_isn is None:
+        if ports != self.ports or self.lab_isn is None or segment.start is None:
             self.ports, self.lab_isn = ports, seen.start
-        self.script_isn = segment.start
+        self.script_isn = segment.start or 0
 
     def stamp_of(self, seen):
         """What the script's timestamp has to be: the lab's, if that is as late as it says."""
@@ -155,17 +159,15 @@ class Player:
             self.lab.put(ip.error(self.version, text, self.ports, self.lab_isn or 0))
             return
         segment = packets.parse(text)
-        is_syn = segment.flags & 18 == packets.FLAGS["S"]
-        if is_syn and self.calls.connected is not None:
-            self.ports = (self.ports[0] + 1, PORT)
-            self.calls.connected = None
-        elif is_syn:
-            self.ports = (self.ports[0], PORT)
-        if is_syn:
-            self.lab_isn, self.script_isn = None, 0
+        # As packetdrill does it, only the first SYN after `listen` begins a connection.
+        if segment.flags & 18 == packets.FLAGS["S"] and self.calls.listens:
+            port = self.ports[0] + (self.calls.connected is not None)
+            self.ports, self.calls.connected = (port, PORT), None
+            self.lab_isn, self.script_isn, self.calls.listens = None, 0, False
         lab_isn = self.lab_isn or 0
         if segment.flags & packets.FLAGS["S"]:
-            self.peer_isn = segment.start
+            # What nobody can take begins no connection, from which others would count.
+            self.peer_isn = segment.start if self.calls.is_open else 0
             segment = packets.shifted(segment, 0, lab_isn - self.script_isn)
         else:
             segment = packets.shifted(segment, self.peer_isn, lab_isn)

@@ -30,6 +30,8 @@ SUITES = {
         "send_buffer": 32_768, "quick_acks": 0, "tcp_early_retrans": 0, "mtu": 1500,
     },
 }  # fmt: skip
+# What the branches of its scripts call it.
+SYSTEMS = {"linux": "Linux", "freebsd": "FreeBSD"}
 # What defaults.sh of Linux's suites sets.
 DEFAULTS = {
     "receive_buffer_max": 15_728_640, "send_buffer": 262_144, "tcp_syn_retries": 5, "tcp_ecn": 0,
@@ -50,8 +52,9 @@ FREEBSD = {
     "net.inet.tcp.rexmit_initial": ("rto_initial_us", 1000),
     "net.inet.tcp.rexmit_slop": ("rto_min_us", 1000),
     "net.inet.tcp.syncookies": ("tcp_syncookies", 1),
-    "kern.ipc.maxsockbuf": ("receive_buffer_max", 1),
 }  # fmt: skip
+# The lab's largest window.
+BUFFER_MAX = 1 << 30
 MTU = re.compile(r"\b(?:ip link set|ifconfig) .*\bmtu (\d+)")
 LINUX_SYSCTL = re.compile(r'(?:net[./]ipv[46][./]|sys/net/ipv4/)(\w+)=("[^"]*"|\S+)')
 FREEBSD_SYSCTL = re.compile(r"((?:net\.inet|kern\.ipc)\.[\w.]+)=(\d+)")
@@ -102,9 +105,11 @@ class Settings:
         if name == "net.inet.tcp.rfc1323":
             self.set("tcp_window_scaling", value in (1, 2))
             self.set("tcp_timestamps", value in (1, 3))
-            return
-        named, factor = FREEBSD.get(name, (name.removeprefix("net.inet.tcp."), 1))
-        self.set(named, factor * value)
+        elif name == "kern.ipc.maxsockbuf":
+            self.set("receive_buffer_max", min(value, BUFFER_MAX))
+        else:
+            named, factor = FREEBSD.get(name, (name.removeprefix("net.inet.tcp."), 1))
+            self.set(named, factor * value)
 
 
 def number(word):
