@@ -33,6 +33,7 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     settings.ecn_option = if is_freebsd { EcnOption::Never } else { EcnOption::Always };
     let variants = &mut settings.variants;
     variants.untested_ecn = is_freebsd;
+    variants.draft_accurate_ecn = is_freebsd;
     variants.ecn_retries = if is_freebsd { ECN_RETRIES } else { 0 };
     variants.whole_segments = is_freebsd;
     variants.fin_again = is_freebsd;
