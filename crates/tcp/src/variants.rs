@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variants {
     /// The receive buffer is rounded up to whole segments, of the MSS, once that is agreed on, and
-    /// the first segment after the SYN tells all of it.
+    /// the first segment after the SYN tells all of it. So is the send buffer.
     pub whole_segments: bool,
     /// The acknowledgement of a FIN that crosses one's own has that again.
     pub fin_again: bool,
