@@ -707,7 +707,8 @@ cases! {
         +1 > S 0:0(0); +2.2 > S 0:0(0); +4.2 > S 0:0(0); +8.2 > S 0:0(0); +16.2 > S 0:0(0)
         +32.2 > S 0:0(0)
         +10.9 get_option 3 error = 0; +0.2 get_option 3 error = 110
-        option 3 keepinit 363 = 0; set freebsd 0; get keepinit = 0; get rto_max_us = 120000000";
+        option 3 keepinit 363 = 0; get keepcnt = 8
+        set freebsd 0; get keepinit = 0; get rto_max_us = 120000000; get keepcnt = 9";
 
     /// TCP_KEEPINIT bounds how long a call waits, and no connection that is open.
     time_to_open: host() => "
