@@ -8,7 +8,7 @@ from . import ip
 
 ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 ECN_NAMES = {bits: name for name, bits in ECN.items()}
-IP_FIELDS = {"tos": "service", "tc": "service", "ttl": "hops", "hlim": "hops"}
+IP_FIELDS = {"tos": "service", "class": "service", "ttl": "hops", "hlim": "hops"}
 FLAGS = {"F": 1, "S": 2, "R": 4, "P": 8, ".": 16, "U": 32, "E": 64, "W": 128, "A": 256}
 # RFC 9768, table 5: the order of the counters by the option's kind.
 COUNTERS = {172: ("e0b", "ceb", "e1b"), 174: ("e1b", "ceb", "e0b")}

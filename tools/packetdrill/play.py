@@ -34,9 +34,9 @@ class Player:
         self.begin_ns = self.last_ns = self.lab.now()
         # The ports of the peer and of the lab.
         self.ports = (FIRST_PEER_PORT, PORT)
-        # The first sequence numbers: the peer's, the lab's (None: it has not been seen), and what
-        # the script has instead. There they are in segments with SYN; all others count from 0.
-        self.peer_isn, self.lab_isn, self.script_isn = 0, None, 0
+        # The first sequence numbers: the peer's, the lab's (None: it is not known), and what the
+        # script has instead of that. There they are in segments with SYN; all others count from 0.
+        self.peer_isn, self.lab_isn, self.script_isn = None, None, 0
         # Timestamps of the lab, by what the script calls them.
         self.stamps = {}
         # What `%{ }%` knows, and has set before.
@@ -127,13 +127,15 @@ class Player:
             self.on_syn(segment, seen)
             segment = packets.shifted(segment, self.lab_isn - self.script_isn, 0)
         else:
-            segment = packets.shifted(segment, self.lab_isn or 0, self.peer_isn)
+            segment = packets.shifted(segment, self.lab_isn or 0, self.peer_isn or 0)
         return packets.differences(segment, seen, self.stamp_of(seen))
 
     def on_syn(self, segment, seen):
         ports = (seen.destination, seen.source)
         if ports != self.ports or self.lab_isn is None or segment.start is None:
             self.ports, self.lab_isn = ports, seen.start
+            if not segment.flags & packets.FLAGS["."]:
+                self.peer_isn = None
         self.script_isn = segment.start or 0
 
     def stamp_of(self, seen):
@@ -163,14 +165,16 @@ class Player:
         if segment.flags & 18 == packets.FLAGS["S"] and self.calls.listens:
             port = self.ports[0] + (self.calls.connected is not None)
             self.ports, self.calls.connected = (port, PORT), None
-            self.lab_isn, self.script_isn, self.calls.listens = None, 0, False
+            self.lab_isn, self.peer_isn, self.script_isn = None, None, 0
+            self.calls.listens = False
         lab_isn = self.lab_isn or 0
         if segment.flags & packets.FLAGS["S"]:
             # What nobody can take begins no connection, from which others would count.
-            self.peer_isn = segment.start if self.calls.is_open else 0
+            if self.peer_isn is None and self.calls.is_open:
+                self.peer_isn = segment.start
             segment = packets.shifted(segment, 0, lab_isn - self.script_isn)
         else:
-            segment = packets.shifted(segment, self.peer_isn, lab_isn)
+            segment = packets.shifted(segment, self.peer_isn or 0, lab_isn)
 
         def stamp(value, echo):
             return value, self.stamps.get(echo, echo)
