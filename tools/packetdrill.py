@@ -8,6 +8,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from packetdrill.ip import VERSIONS  # noqa: E402
 from packetdrill.play import Player  # noqa: E402
+from packetdrill.settings import SUITES  # noqa: E402
 
 
 def pair(text):
@@ -23,6 +24,9 @@ def arguments():
         help="cargo's target directory, with debug/libclearway_lab.so",
     )  # fmt: skip
     parser.add_argument("--ip_version", choices=VERSIONS, default="ipv4")
+    parser.add_argument(
+        "--suite", choices=SUITES, default="linux", help="whose scripts they are"
+    )  # fmt: skip
     parser.add_argument(
         "--set", type=pair, action="append", default=[], metavar="NAME=VALUE",
         help="a setting of docs/lab.md, whatever the script sets",
@@ -41,9 +45,10 @@ def main():
     differing = 0
     for path in chosen.scripts:
         try:
-            player = Player(path, chosen.target, chosen.ip_version, dict(chosen.D), settings)
+            version, suite = chosen.ip_version, chosen.suite
+            player = Player(path, chosen.target, version, suite, dict(chosen.D), settings)
             problem = player.play()
-            notes = player.notes
+            notes = player.settings.notes
         except ValueError as error:
             problem, notes = str(error), []
         differing += problem is not None

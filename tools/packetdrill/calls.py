@@ -28,6 +28,9 @@ class Calls(Messages, Readiness):
         self.descriptors = {}
         # The socket that `%{ }%` asks about.
         self.connected = None
+        # A socket has listened, and no SYN has come since; one has listened or connected before.
+        self.listens = False
+        self.is_open = False
 
     def prepare(self, text):
         """What is to be called, and how its result is judged: two functions."""
@@ -69,6 +72,7 @@ class Calls(Messages, Readiness):
         return self.simple("bind", self.fd(fd), *self.version.address(None, PORT))
 
     def make_listen(self, fd, backlog):
+        self.listens = self.is_open = True
         return self.simple("listen", self.fd(fd), backlog)
 
     def make_accept(self, fd, _address=None, _length=None, flags=0):
@@ -81,7 +85,7 @@ class Calls(Messages, Readiness):
         return (lambda: self.lab.call("accept", number, None, None, flags)), after
 
     def make_connect(self, fd, to, _length):
-        self.connected = self.fd(fd)
+        self.connected, self.is_open = self.fd(fd), True
         packed, length = self.peer()
         if to == socket.AF_UNSPEC:
             packed = bytes(len(packed))
@@ -104,7 +108,7 @@ class Calls(Messages, Readiness):
         return self.simple("send", self.fd(fd), data, ctypes.c_size_t(length), flags)
 
     def make_sendto(self, fd, data, length, flags, _address, _length):
-        self.connected = self.fd(fd)
+        self.connected, self.is_open = self.fd(fd), True
         data, to = content(data, length), self.peer()
         return self.simple("sendto", self.fd(fd), data, ctypes.c_size_t(length), flags, *to)
 

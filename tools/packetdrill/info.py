@@ -37,6 +37,12 @@ INFO_NAMES = {
     "TCPI_OPT_ECN": 8, "TCPI_OPT_ECN_SEEN": 16, "TCPI_OPT_SYN_DATA": 32,
     "TCP_INFINITE_SSTHRESH": 0x7FFFFFFF, **STATES,
 }  # fmt: skip
+# FreeBSD's names of states, but with Linux's numbers, which are those that the lab tells.
+INFO_NAMES |= {f"TCPI_{name[4:]}": number for name, number in STATES.items()}
+INFO_NAMES |= {
+    "TCPI_CLOSED": STATES["TCP_CLOSE"], "TCPI_SYN_RECEIVED": STATES["TCP_SYN_RECV"],
+    "TCPI_FIN_WAIT_1": STATES["TCP_FIN_WAIT1"], "TCPI_FIN_WAIT_2": STATES["TCP_FIN_WAIT2"],
+}  # fmt: skip
 
 
 def read_tcp_info(info):

@@ -7,20 +7,37 @@ import struct
 from dataclasses import dataclass
 
 TCP, ICMP, ICMPV6 = 6, 1, 58
+# How many hops a packet of the peer may take.
+HOPS = 64
+# With the segment that it quotes at the end, as Linux's scripts have it, or at the beginning.
+QUOTED = r"\[(?P<start{0}>\d+):\d+\((?P<length{0}>\d+)\)\]"
 ERROR = re.compile(
-    r"\s*icmp\s+(?P<type>\w+)(?:\s+(?P<code>[a-z]\w*))??(?:\s+mtu\s+(?P<mtu>\d+))?"
-    r"\s+\[(?P<start>\d+):\d+\((?P<length>\d+)\)\]\s*$"
+    rf"\s*(?:{QUOTED.format(1)}\s*)?icmp\s+(?P<type>\w+)(?:\s+(?P<code>[a-z]\w*))??"
+    rf"(?:\s+mtu\s+(?P<mtu>\d+))?(?:\s+{QUOTED.format(2)})?\s*$"
 )
-# What the header of an error says: type and code, by the words of a script.
+# What the header of an error says, by the words of a script: the type, and the codes in order.
+# The first is that of an error without a word.
 ERRORS_V4 = {
-    ("unreachable", None): (3, 0), ("unreachable", "net_unreachable"): (3, 0),
-    ("unreachable", "host_unreachable"): (3, 1), ("unreachable", "protocol_unreachable"): (3, 2),
-    ("unreachable", "port_unreachable"): (3, 3), ("unreachable", "frag_needed"): (3, 4),
+    "unreachable": (
+        3, "net_unreachable host_unreachable protocol_unreachable port_unreachable frag_needed"
+        " source_route_failed net_unknown host_unknown source_host_isolated net_prohibited"
+        " host_prohibited net_unreachable_for_tos host_unreachable_for_tos packet_filtered"
+        " precedence_violation precedence_cutoff",
+    ),
+    "source_quench": (4, "code_0"), "redirect": (5, "code_0"),
+    "time_exceeded": (11, "ttl_exceeded_in_transit frag_reass_exceeded"),
+    "parameter_problem": (12, "code_0 code_1 code_2"),
 }  # fmt: skip
 ERRORS_V6 = {
-    ("unreachable", None): (1, 0), ("unreachable", "addr_unreachable"): (1, 3),
-    ("unreachable", "port_unreachable"): (1, 4), ("packet_too_big", None): (2, 0),
+    "unreachable": (
+        1, "no_route admin_prohibited not_neighbour address_unreachable port_unreachable",
+    ),
+    "packet_too_big": (2, "code_0"),
+    "time_exceeded": (3, "exceeded_hop_limit exceeded_frag_time"),
+    "parameter_problem": (4, "header_field unknown_next_header unknown_option"),
 }  # fmt: skip
+# As Linux's scripts call it.
+SYNONYMS = {"addr_unreachable": "address_unreachable"}
 
 
 @dataclass(frozen=True)
@@ -83,40 +100,52 @@ def summed(version, protocol, payload, at):
     return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]
 
 
-def header(version, source, destination, length, protocol, ecn):
+def header(version, source, destination, length, protocol, service, hops):
     """The header before a payload of that length."""
     ends = version.packed(source) + version.packed(destination)
     if version.family == socket.AF_INET6:
-        return struct.pack("!IHBB", 6 << 28 | ecn << 20, length, protocol, 64) + ends
-    head = struct.pack("!BBHHHBBH", 0x45, ecn, 20 + length, 0, 0x4000, 64, protocol, 0) + ends
+        return struct.pack("!IHBB", 6 << 28 | service << 20, length, protocol, hops) + ends
+    fields = (0x45, service, 20 + length, 0, 0x4000, hops, protocol, 0)
+    head = struct.pack("!BBHHHBBH", *fields) + ends
     return head[:10] + struct.pack("!H", checksum(head)) + head[12:]
 
 
-def from_peer(version, payload, protocol, ecn):
+def from_peer(version, payload, protocol, service=0, hops=HOPS):
     ends = version.remote, version.local
-    return header(version, *ends, len(payload), protocol, ecn) + payload
+    return header(version, *ends, len(payload), protocol, service, hops) + payload
 
 
 def error(version, text, ports, lab_isn):
     """An ICMP error from the peer about a segment of the lab's: `ports` are the peer's and its."""
     match = ERROR.match(text)
-    is_v6 = version.family == socket.AF_INET6
-    known = (ERRORS_V6 if is_v6 else ERRORS_V4).get((match["type"], match["code"])) if match else 0
-    if not known:
+    start = match and (match["start1"] or match["start2"])
+    if not start:
         raise ValueError(f"{text.strip()} is not understood")
-    start = (int(match["start"]) + lab_isn) & 0xFFFFFFFF
+    is_v6 = version.family == socket.AF_INET6
+    kind = error_kind(ERRORS_V6 if is_v6 else ERRORS_V4, match["type"], match["code"])
+    length = int(match["length1"] or match["length2"])
+    start = (int(start) + lab_isn) & 0xFFFFFFFF
     quoted = struct.pack("!HHIIHHHH", ports[1], ports[0], start, 0, 5 << 12 | 16, 0, 0, 0)
     ends = version.local, version.remote
-    quoted = header(version, *ends, len(quoted) + int(match["length"]), TCP, 0) + quoted
-    message = struct.pack("!BBHI", *known, 0, int(match["mtu"] or 0)) + quoted
+    quoted = header(version, *ends, len(quoted) + length, TCP, 0, HOPS) + quoted
+    message = struct.pack("!BBHI", *kind, 0, int(match["mtu"] or 0)) + quoted
     protocol = ICMPV6 if is_v6 else ICMP
-    return from_peer(version, summed(version, protocol, message, 2), protocol, 0)
+    return from_peer(version, summed(version, protocol, message, 2), protocol)
+
+
+def error_kind(errors, word, code):
+    """Type and code."""
+    number, codes = errors.get(word, (0, ""))
+    codes, code = codes.split(), SYNONYMS.get(code, code)
+    if not number or code and code not in codes:
+        raise ValueError(f"icmp {word} {code or ''}: there is no such error")
+    return number, codes.index(code) if code else 0
 
 
 def open_tcp(packet):
-    """Of a packet that has left: its marks, and the TCP segment in it."""
+    """Of a packet that has left: its service with its marks, its hops, and the TCP segment."""
     if packet[0] >> 4 == 6 and packet[6] == TCP:
-        return packet[1] >> 4 & 3, packet[40:]
+        return int.from_bytes(packet[:2], "big") >> 4 & 0xFF, packet[7], packet[40:]
     if packet[0] >> 4 == 4 and packet[9] == TCP:
-        return packet[1] & 3, packet[packet[0] % 16 * 4 :]
+        return packet[1], packet[8], packet[packet[0] % 16 * 4 :]
     raise ValueError("what has left is no TCP")

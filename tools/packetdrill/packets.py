@@ -8,6 +8,7 @@ from . import ip
 
 ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 ECN_NAMES = {bits: name for name, bits in ECN.items()}
+IP_FIELDS = {"tos": "service", "class": "service", "ttl": "hops", "hlim": "hops"}
 FLAGS = {"F": 1, "S": 2, "R": 4, "P": 8, ".": 16, "U": 32, "E": 64, "W": 128, "A": 256}
 # RFC 9768, table 5: the order of the counters by the option's kind.
 COUNTERS = {172: ("e0b", "ceb", "e1b"), 174: ("e1b", "ceb", "e0b")}
@@ -18,18 +19,21 @@ class Segment:
     """What a script says of a segment. None: nothing."""
 
     flags: int = 0
-    start: int = 0
+    start: int | None = 0
     length: int = 0
     ack: int | None = None
     window: int | None = None
     urgent: int = 0
     ecn: int | None = None
+    # The whole byte of which ECN is a part: `(tos 0x20)`; and `(ttl 4)` or `(hlim 4)`.
+    service: int | None = None
+    hops: int | None = None
     # A list of (name, what else it says); None if the script has `<...>`.
     options: list | None = field(default_factory=list)
 
 
 SEGMENT = re.compile(
-    r"(?P<flags>[FSRP.UEWA0-7-]+)\s+(?P<start>\d+):(?P<end>\d+)\s*\((?P<length>\d+)\)"
+    r"(?P<flags>[FSRP.UEWA0-7-]+)\s+(?:(?P<start>\d+):\d+|\.\.\.)\s*\((?P<length>\d+)\)"
     r"(?:\s+ack\s+(?P<ack>\d+))?(?:\s+win\s+(?P<window>\d+))?(?:\s+urg\s+(?P<urgent>\d+))?"
     r"\s*(?:<(?P<options>.*)>)?\s*$"
 )
@@ -37,25 +41,34 @@ SEGMENT = re.compile(
 
 def parse(text):
     """A segment as it stands behind `<` or `>`."""
-    text = text.strip()
     segment = Segment()
-    while marks := re.match(r"\[([^]]*)\]\s*", text):
-        for word in re.split(r",\s*", marks[1]):
-            if word not in ECN:
-                raise ValueError(f"[{word}] is not understood")
-            segment.ecn = ECN[word]
-        text = text[marks.end() :]
+    text = parse_marks(text.strip(), segment)
     match = SEGMENT.match(text)
     if not match:
         raise ValueError(f"no segment: {text}")
     for flag in match["flags"].replace("-", ""):
         segment.flags |= int(flag) << 6 if flag.isdigit() else FLAGS[flag]
-    segment.start, segment.length = int(match["start"]), int(match["length"])
-    for name in ("ack", "window"):
+    segment.length = int(match["length"])
+    for name in ("start", "ack", "window"):
         setattr(segment, name, None if match[name] is None else int(match[name]))
     segment.urgent = int(match["urgent"] or 0)
     segment.options = parse_options(match["options"] or "")
     return segment
+
+
+def parse_marks(text, segment):
+    """What the IP header says of it: `[ect0]`, or FreeBSD's `(tos 0x20)`. The rest is returned."""
+    while marks := re.match(r"\[([^]]*)\]\s*|\((\w+) (\w+)\)\s*", text):
+        for word in re.split(r",\s*", marks[1] or ""):
+            if word and word not in ECN:
+                raise ValueError(f"[{word}] is not understood")
+            segment.ecn = ECN.get(word, segment.ecn)
+        if marks[2]:
+            if marks[2] not in IP_FIELDS:
+                raise ValueError(f"({marks[2]}) is not understood")
+            setattr(segment, IP_FIELDS[marks[2]], int(marks[3], 0))
+        text = text[marks.end() :]
+    return text
 
 
 def shifted(segment, start, ack):
@@ -72,7 +85,7 @@ def shifted(segment, start, ack):
 
     return replace(
         segment,
-        start=shift(segment.start, start),
+        start=None if segment.start is None else shift(segment.start, start),
         ack=None if segment.ack is None else shift(segment.ack, ack),
         options=segment.options and [of_option(*option) for option in segment.options],
     )
@@ -102,7 +115,7 @@ def option_bytes(name, words, stamp):
         blocks = [int(edge) for block in words for edge in block.split(":")]
         return bytes([5, 2 + 4 * len(blocks)]) + struct.pack(f"!{len(blocks)}I", *blocks)
     if name == "TS":
-        return bytes([8, 10]) + struct.pack("!II", *stamp(int(words[1]), int(words[3])))
+        return bytes([8, 10]) + struct.pack("!II", *stamp(*stamps_of(words)))
     if name == "ECN":
         return ecn_bytes(words)
     if name == "md5":
@@ -113,6 +126,11 @@ def option_bytes(name, words, stamp):
         tail = b"" if name == "FO" else bytes([0xF9, 0x89])
         return head + bytes([2 + len(tail) + len(cookie)]) + tail + cookie
     raise ValueError(f"option {name} is not understood")
+
+
+def stamps_of(words):
+    """The two numbers of `val 1 ecr ...`: None is any."""
+    return (None if word == "..." else int(word) for word in words[1::2])
 
 
 def ecn_bytes(words):
@@ -176,7 +194,9 @@ def build(version, segment, ports, stamp):
         (20 + len(options)) // 4 << 12 | segment.flags, segment.window or 0, 0, segment.urgent,
     )  # fmt: skip
     tcp += options + bytes(segment.length)
-    return ip.from_peer(version, ip.summed(version, ip.TCP, tcp, 16), ip.TCP, segment.ecn or 0)
+    service = (segment.service or 0) | (segment.ecn or 0)
+    tcp = ip.summed(version, ip.TCP, tcp, 16)
+    return ip.from_peer(version, tcp, ip.TCP, service, segment.hops or ip.HOPS)
 
 
 class Seen:
@@ -184,7 +204,7 @@ class Seen:
 
     def __init__(self, packet, time_ns):
         self.time_ns = time_ns
-        self.ecn, tcp = ip.open_tcp(packet)
+        self.service, self.hops, tcp = ip.open_tcp(packet)
         fields = struct.unpack("!HHIIHHHH", tcp[:20])
         self.source, self.destination, self.start, self.ack = fields[:4]
         self.flags, self.window, self.urgent = fields[4] & 0x1FF, fields[5], fields[7]
@@ -192,10 +212,10 @@ class Seen:
         self.options = tcp[20:length]
         self.length = len(tcp) - length
 
-    def stamp(self):
-        """TSval, if there is one."""
-        match = re.search(r"TS val (\d+)", describe(self.options))
-        return int(match[1]) if match else None
+    def stamps(self):
+        """TSval and TSecr, 0 if there are none."""
+        match = re.search(r"TS val (\d+) ecr (\d+)", describe(self.options))
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     def follows(self, other):
         """True if this one is the next part of the same stream, as a NIC cuts segments."""
@@ -210,14 +230,18 @@ class Seen:
 def differences(segment, seen, stamp):
     """What of `seen` is not as the script has it, field by field."""
     expected = [("flags", flag_names(segment.flags), flag_names(seen.flags))]
-    expected += [("sequence number", segment.start, seen.start)]
-    expected += [("length", segment.length, seen.length)]
+    if segment.start is not None:
+        expected.append(("sequence number", segment.start, seen.start))
+    expected.append(("length", segment.length, seen.length))
     if segment.ack is not None:
         expected.append(("acknowledgement", segment.ack, seen.ack))
     if segment.window is not None:
         expected.append(("window", segment.window, seen.window))
     if segment.ecn is not None:
-        expected.append(("IP", ECN_NAMES[segment.ecn], ECN_NAMES[seen.ecn]))
+        expected.append(("IP", ECN_NAMES[segment.ecn], ECN_NAMES[seen.service & 3]))
+    for name in ("service", "hops"):
+        if getattr(segment, name) is not None:
+            expected.append((name, getattr(segment, name), getattr(seen, name)))
     if segment.options is not None:
         options = b"".join(option_bytes(*option, stamp) for option in segment.options)
         if options != seen.options:

@@ -1,45 +1,13 @@
 """Plays one script, and says what differs."""
 
-import math
-import re
-
 from . import ip, packets, script
 from .calls import PORT, Calls
 from .lab import TOLERANCE_NS, Lab, error_name
+from .settings import DEFINES, SYSTEMS, Settings
 
 # What part of an interval packetdrill tolerates.
 TOLERANCE_PART = 8
 FIRST_PEER_PORT = 50_000
-
-# What ksft_runner.sh of Linux's suites defines.
-DEFINES = {
-    "ipv4": {
-        "TFO_COOKIE": "3021b9d889017eeb", "TFO_COOKIE_ZERO": "b7c12350a90dc8f5",
-        "CMSG_LEVEL_IP": "SOL_IP", "CMSG_TYPE_RECVERR": "IP_RECVERR",
-    },
-    "ipv6": {
-        "TFO_COOKIE": "c1d1e9742a47a9bc", "TFO_COOKIE_ZERO": "82af1a8f9a205c34",
-        "CMSG_LEVEL_IP": "SOL_IPV6", "CMSG_TYPE_RECVERR": "IPV6_RECVERR",
-    },
-}  # fmt: skip
-# What such a socket is told has the level of IPv6.
-DEFINES["ipv4-mapped-ipv6"] = DEFINES["ipv4"] | {
-    name: value for name, value in DEFINES["ipv6"].items() if name.startswith("CMSG")
-}
-
-# docs/lab.md: what defaults.sh of Linux's suites sets, and what Linux does besides.
-DEFAULTS = {
-    "receive_buffer_max": 15_728_640, "send_buffer": 262_144, "tcp_syn_retries": 5, "tcp_ecn": 0,
-    "tcp_slow_start_after_idle": 0, "tcp_fastopen": 3, "tcp_fastopen_key_0": 0xA1A1A1A1,
-    "tcp_fastopen_key_1": 0xB2B2B2B2, "tcp_fastopen_key_2": 0xC3C3C3C3,
-    "tcp_fastopen_key_3": 0xD4D4D4D4,
-}  # fmt: skip
-LINUX = {
-    "empty_window_probes": 1, "tolerate_missing_ts": 1, "tcp_syn_linear_timeouts": 4,
-    "unreachable_ends_opening": 1,
-}  # fmt: skip
-MTU = re.compile(r"\bip link set .*\bmtu (\d+)")
-SYSCTL = re.compile(r'(?:net[./]ipv[46][./]|sys/net/ipv4/)(\w+)=("[^"]*"|\S+)')
 
 
 class Differs(Exception):
@@ -49,27 +17,26 @@ class Differs(Exception):
 class Player:
     """A script on its way."""
 
-    def __init__(self, path, target, version, defines, settings):
+    def __init__(self, path, target, version, suite, defines, settings):
         text = path.read_text()
         version = script.version(text) or version
-        self.options, self.events = script.read(text, DEFINES[version] | defines)
+        self.options, self.events = script.read(
+            text, DEFINES[version] | defines, SYSTEMS[suite]
+        )
         self.version = ip.VERSIONS[version]
         self.lab = Lab(target, self.version)
         self.calls = Calls(self.lab, self.version)
-        self.notes = []
-        # What no line of the script sets.
-        self.fixed = {}
-        for name, value in (LINUX | settings).items():
-            self.set(name, value)
-        self.fixed = settings
+        self.settings = Settings(self.lab, suite, settings)
+        if "mtu" in self.options:
+            self.settings.set("mtu", int(self.options["mtu"]))
         self.tolerance_ns = max(TOLERANCE_NS, 1000 * int(self.options.get("tolerance_usecs", 0)))
         self.tick_ns = 1000 * int(self.options.get("tcp_ts_tick_usecs", 0))
         self.begin_ns = self.last_ns = self.lab.now()
         # The ports of the peer and of the lab.
         self.ports = (FIRST_PEER_PORT, PORT)
-        # The first sequence numbers: the peer's, the lab's (None: it has not been seen), and what
-        # the script has instead. There they are in segments with SYN; all others count from 0.
-        self.peer_isn, self.lab_isn, self.script_isn = 0, None, 0
+        # The first sequence numbers: the peer's, the lab's (None: it is not known), and what the
+        # script has instead of that. There they are in segments with SYN; all others count from 0.
+        self.peer_isn, self.lab_isn, self.script_isn = None, None, 0
         # Timestamps of the lab, by what the script calls them.
         self.stamps = {}
         # What `%{ }%` knows, and has set before.
@@ -111,7 +78,7 @@ class Player:
         elif event.kind == "call":
             self.call(event, end_ns)
         elif event.kind == "shell":
-            self.shell(event.text)
+            self.settings.shell(event.text)
         else:
             self.assert_python(event.text)
 
@@ -160,20 +127,25 @@ class Player:
             self.on_syn(segment, seen)
             segment = packets.shifted(segment, self.lab_isn - self.script_isn, 0)
         else:
-            segment = packets.shifted(segment, self.lab_isn or 0, self.peer_isn)
+            segment = packets.shifted(segment, self.lab_isn or 0, self.peer_isn or 0)
         return packets.differences(segment, seen, self.stamp_of(seen))
 
     def on_syn(self, segment, seen):
         ports = (seen.destination, seen.source)
-        if ports != self.ports or self.lab_isn is None:
+        if ports != self.ports or self.lab_isn is None or segment.start is None:
             self.ports, self.lab_isn = ports, seen.start
-        self.script_isn = segment.start
+            if not segment.flags & packets.FLAGS["."]:
+                self.peer_isn = None
+        self.script_isn = segment.start or 0
 
     def stamp_of(self, seen):
         """What the script's timestamp has to be: the lab's, if that is as late as it says."""
 
         def stamp(value, echo):
-            live = seen.stamp() or 0
+            live, live_echo = seen.stamps()
+            echo = live_echo if echo is None else echo
+            if value is None:
+                return live, echo
             if self.tick_ns and self.stamps:
                 script_first, live_first = next(iter(self.stamps.items()))
                 late = (live - live_first) - (value - script_first)
@@ -189,20 +161,20 @@ class Player:
             self.lab.put(ip.error(self.version, text, self.ports, self.lab_isn or 0))
             return
         segment = packets.parse(text)
-        is_syn = segment.flags & 18 == packets.FLAGS["S"]
-        if is_syn and self.calls.connected is not None:
-            self.ports = (self.ports[0] + 1, PORT)
-            self.calls.connected = None
-        elif is_syn:
-            self.ports = (self.ports[0], PORT)
-        if is_syn:
-            self.lab_isn, self.script_isn = None, 0
+        # As packetdrill does it, only the first SYN after `listen` begins a connection.
+        if segment.flags & 18 == packets.FLAGS["S"] and self.calls.listens:
+            port = self.ports[0] + (self.calls.connected is not None)
+            self.ports, self.calls.connected = (port, PORT), None
+            self.lab_isn, self.peer_isn, self.script_isn = None, None, 0
+            self.calls.listens = False
         lab_isn = self.lab_isn or 0
         if segment.flags & packets.FLAGS["S"]:
-            self.peer_isn = segment.start
+            # What nobody can take begins no connection, from which others would count.
+            if self.peer_isn is None and self.calls.is_open:
+                self.peer_isn = segment.start
             segment = packets.shifted(segment, 0, lab_isn - self.script_isn)
         else:
-            segment = packets.shifted(segment, self.peer_isn, lab_isn)
+            segment = packets.shifted(segment, self.peer_isn or 0, lab_isn)
 
         def stamp(value, echo):
             return value, self.stamps.get(echo, echo)
@@ -238,40 +210,7 @@ class Player:
             error = f" ({error_name(result)})" if result < 0 else ""
             raise Differs("; ".join(problems) + error)
 
-    def shell(self, text):
-        """What a command sets, as far as the lab has it."""
-        if "defaults.sh" in text:
-            for name, value in DEFAULTS.items():
-                self.set(name, value)
-        for mtu in MTU.findall(text):
-            self.set("mtu", int(mtu))
-        for name, value in SYSCTL.findall(text):
-            self.sysctl(name, value.strip('"').split())
-
-    def sysctl(self, name, values):
-        if name == "tcp_rmem":
-            self.set("receive_buffer", number(values[1]) // 2)
-            self.set("receive_buffer_max", number(values[2]))
-        elif name == "tcp_rto_max_ms":
-            self.set("rto_max_us", 1000 * number(values[0]))
-        elif name == "tcp_fastopen_key":
-            for at, word in enumerate(values[0].split(",")[0].split("-")):
-                self.set(f"tcp_fastopen_key_{at}", int(word, 16))
-        elif not values[0].lstrip("-")[:1].isdigit():
-            self.notes.append(f"{name}={values[0]} is not set")
-        else:
-            self.set(name, number(values[0]))
-
-    def set(self, name, value):
-        if name not in self.fixed and not self.lab.set(name, value):
-            self.notes.append(f"the lab has no setting {name}={value}")
-
     def assert_python(self, text):
         lines = [line.strip().rstrip("\\") for line in text.strip().splitlines()]
         self.names |= self.calls.facts()
         exec("\n".join(lines), self.names)
-
-
-def number(word):
-    """A number as shells have it, or a product of some: `$((15*1024*1024))`."""
-    return math.prod(int(factor, 0) for factor in word.strip("$()").split("*"))

@@ -22,9 +22,10 @@ class Event:
 
 NUMBER = r"\d*\.?\d+"
 TIME = re.compile(
-    rf"(?P<plus>\+)?(?P<time>{NUMBER})"
-    rf"(?:\s*(?P<range>~|\.\.\.)\s*\+?(?P<end>{NUMBER}))?\s+|(?P<any>\*)\s+"
+    rf"(?:(?P<plus>\+)\s*)?(?P<time>{NUMBER})"
+    rf"(?:\s*(?P<range>~|\.\.\.)\s*\+?(?P<end>{NUMBER}))?(?:\s+|(?=`))|(?P<any>\*)\s+"
 )
+BRANCH = re.compile(r"^#ifdef (\w+)$\n(.*?)^#endif$\n", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"^--(\w+)(?:=(\S+))?\s*$", re.MULTILINE)
 
 
@@ -38,9 +39,19 @@ def version(text):
     return dict(OPTION.findall(text)).get("ip_version")
 
 
-def read(text, defines):
-    """The options of a script, and its events."""
+def branch(system):
+    """Of `#ifdef` and `#endif`, what is between them if it is for that system."""
+
+    def choose(match):
+        return f"\n{match[2]}\n" if match[1] == system else blank(match)
+
+    return choose
+
+
+def read(text, defines, system):
+    """The options of a script for that system, and its events."""
     text = re.sub(r"/\*.*?\*/", blank, text, flags=re.DOTALL)
+    text = BRANCH.sub(branch(system), text)
     text = re.sub(r"(?m)(^|\s)(//|#).*$", "", text)
     for name, value in defines.items():
         text = re.sub(rf"\b{name}\b", value, text)

@@ -21,6 +21,8 @@ NAMES = {
     "SCM_TSTAMP_ACK": 2, "SOF_TIMESTAMPING_TX_SOFTWARE": 2, "SOF_TIMESTAMPING_SOFTWARE": 16,
     "SOF_TIMESTAMPING_OPT_ID": 128, "SOF_TIMESTAMPING_TX_SCHED": 256,
     "SOF_TIMESTAMPING_TX_ACK": 512, "EPOLL_CTL_ADD": 1, "EPOLL_CTL_DEL": 2, "EPOLL_CTL_MOD": 3,
+    # FreeBSD's.
+    "TCP_NOOPT": 8, "TCP_KEEPINIT": 128,
 }  # fmt: skip
 # A pointer to nothing; `...` is what the script does not say.
 NULL = object()
@@ -35,6 +37,8 @@ def value_of(word):
         return int(word, 0)
     if word in NAMES:
         return NAMES[word]
+    if match := re.fullmatch(r"IPTOS_DSCP_CS(\d)", word):
+        return int(match[1]) << 5
     for module in (socket, select, errno):
         if hasattr(module, word):
             return int(getattr(module, word))

@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 
 use clearway_base::SECOND;
-use clearway_tcp::{Capable, EcnOption, Settings};
+use clearway_tcp::{Capable, EcnOption, KeepAlive, Settings};
 use clearway_wire::tcp::Options;
 
 use crate::network::Habits;
@@ -19,6 +19,8 @@ const NO_OPERATION: u8 = 1;
 /// retransmission timeout.
 const OPENING_MS: u32 = 75_000;
 const RTO_MAX_NS: u64 = 64 * SECOND;
+/// TCPTV_KEEPCNT: probes of a peer that is silent.
+const PROBES: u8 = 8;
 /// `net.inet.tcp.ecn.maxretries`.
 const ECN_RETRIES: u8 = 1;
 
@@ -27,12 +29,15 @@ pub(crate) fn choose(defaults: &mut Defaults, is_freebsd: bool) {
     defaults.habits.is_freebsd = is_freebsd;
     defaults.habits.burst_segments = if is_freebsd { 1 } else { Habits::default().burst_segments };
     defaults.config.is_time_wait_silent = is_freebsd;
+    let probes = &mut defaults.options.keep_alive.probes;
+    *probes = if is_freebsd { PROBES } else { KeepAlive::default().probes };
     let settings = &mut defaults.options.settings;
     settings.opening_ms = NonZeroU32::new(if is_freebsd { OPENING_MS } else { 0 });
     settings.rto_max_ns = if is_freebsd { RTO_MAX_NS } else { Settings::default().rto_max_ns };
     settings.ecn_option = if is_freebsd { EcnOption::Never } else { EcnOption::Always };
     let variants = &mut settings.variants;
     variants.untested_ecn = is_freebsd;
+    variants.draft_accurate_ecn = is_freebsd;
     variants.ecn_retries = if is_freebsd { ECN_RETRIES } else { 0 };
     variants.whole_segments = is_freebsd;
     variants.fin_again = is_freebsd;

@@ -662,6 +662,13 @@ cases! {
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535
         < S. 0:0(0) ack 1 win 10000 <mss 1000,wscale 10>; > . 1:1(0) ack 1 win 1031";
 
+    /// A send buffer of 32,768 bytes has room for 33 segments.
+    freebsd_send_buffer: host() => "
+        set freebsd 1; set send_buffer 32768; socket = 3; nonblock 3 = 0
+        connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < S. 0:0(0) ack 1 win 0 <mss 1000>; > . 1:1(0) ack 1
+        write 3 40000 = 33000";
+
     /// Both FINs cross: the acknowledgement of the peer's has this end's again.
     freebsd_fin_again: freebsd() => "
         < S. 0:0(0) ack 1 win 10000 <mss 1460>; > . 1:1(0) ack 1
@@ -700,7 +707,8 @@ cases! {
         +1 > S 0:0(0); +2.2 > S 0:0(0); +4.2 > S 0:0(0); +8.2 > S 0:0(0); +16.2 > S 0:0(0)
         +32.2 > S 0:0(0)
         +10.9 get_option 3 error = 0; +0.2 get_option 3 error = 110
-        option 3 keepinit 363 = 0; set freebsd 0; get keepinit = 0; get rto_max_us = 120000000";
+        option 3 keepinit 363 = 0; get keepcnt = 8
+        set freebsd 0; get keepinit = 0; get rto_max_us = 120000000; get keepcnt = 9";
 
     /// TCP_KEEPINIT bounds how long a call waits, and no connection that is open.
     time_to_open: host() => "

@@ -208,13 +208,13 @@ impl EcnState {
         Self { feedback, reduced_until: 0 }
     }
 
-    /// The state of who has been asked.
-    pub(crate) fn asked(asked: Asked) -> Self {
+    /// The state of who has been asked; a mark of the SYN counts with `counts_syn`.
+    pub(crate) fn asked(asked: Asked, counts_syn: bool) -> Self {
         Self::of(match asked {
             Asked::Nothing => Feedback::None,
             Asked::Classic => Feedback::Classic(Classic::default()),
             Asked::Accurate { ecn, is_mute } => {
-                Feedback::Accurate(Box::new(Accurate::asked(ecn, is_mute)))
+                Feedback::Accurate(Box::new(Accurate::asked(ecn, is_mute, counts_syn)))
             }
         })
     }
@@ -298,10 +298,17 @@ impl EcnState {
     }
 
     /// The peer has acknowledged this end's SYN-ACK, which was `sent` so if that is tested, with
-    /// `repr`, which has nothing else to say if it `is_bare`.
-    pub(crate) fn on_answered(&mut self, repr: &Repr, is_bare: bool, sent: Option<Ecn>) {
+    /// `repr`, which has nothing else to say if it `is_bare`. One without a flag ends marks, if it
+    /// `may_mute`.
+    pub(crate) fn on_answered(
+        &mut self,
+        repr: &Repr,
+        is_bare: bool,
+        sent: Option<Ecn>,
+        may_mute: bool,
+    ) {
         if let Some(accurate) = self.accurate_mut() {
-            accurate.on_answered(repr.flags, is_bare, sent);
+            accurate.on_answered(repr.flags, is_bare, sent, may_mute);
             accurate.counters.see(repr.options.counters());
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variants {
     /// The receive buffer is rounded up to whole segments, of the MSS, once that is agreed on, and
-    /// the first segment after the SYN tells all of it.
+    /// the first segment after the SYN tells all of it. So is the send buffer.
     pub whole_segments: bool,
     /// The acknowledgement of a FIN that crosses one's own has that again.
     pub fin_again: bool,
@@ -66,6 +66,10 @@ pub struct Variants {
     /// Nobody minds that the IP headers of a SYN and a SYN-ACK have been changed as they may not be.
     /// RFC 9768, section 3.2.2.3, advises against sending what can be marked then.
     pub untested_ecn: bool,
+    /// Accurate feedback as drafts of RFC 9768 had it: a mark of the peer's SYN counts, which section
+    /// 3.2.2.2 forbids, and who answers the SYN-ACK as if it knew of no feedback gets what can be
+    /// marked, which section 3.2.2.1 forbids.
+    pub draft_accurate_ecn: bool,
     /// What may be marked, where both ends understand marks.
     pub capable: Capable,
     /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,

@@ -37,6 +37,13 @@ cases! {
         write 3 100 = 100; > PEA. 1:101(100) ack 1; ip 64 2; < EA. 1:1(0) ack 101
         close 3 = 0; > FEA. 101:101(0) ack 1; < FEA. 1:1(0) ack 102; > . 102:102(0) ack 2";
 
+    /// FreeBSD counts the mark of a SYN, and marks what it sends to who answers without a flag.
+    accurate_feedback_of_freebsd_as_server: host() => "
+        set freebsd 1; set tcp_ecn 3; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < [ce] SEWA 0:0(0) win 10000 <mss 1000>; > SWA. 0:0(0) ack 1
+        < . 1:1(0) ack 1; accept 3 = 4; nonblock 4 = 0
+        write 4 100 = 100; > PWA. 1:101(100) ack 1; ip 64 2";
+
     /// Linux, `tcp_ecn` of 4 and 5: it is given to who asks, and not asked for.
     accurate_feedback_for_others: host() => "
         set tcp_ecn 4; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0

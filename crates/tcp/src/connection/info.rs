@@ -28,6 +28,8 @@ pub struct Status {
     pub queued_bytes: u64,
     /// See `queued_bytes`.
     pub unsent_bytes: u64,
+    /// Payload and options of a full segment.
+    pub mss: u32,
 }
 
 /// The state of a connection, for people and tests.
@@ -134,6 +136,7 @@ impl Connection {
             is_early: self.is_early,
             queued_bytes: self.snd.queued_bytes(),
             unsent_bytes: self.snd.unsent_bytes(),
+            mss: self.size.mss(),
         }
     }
 

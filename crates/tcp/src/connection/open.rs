@@ -67,7 +67,8 @@ impl Connection {
         connection.syn_due = false;
         connection.state = State::SynReceived;
         connection.agree(now, accepted.peer_isn, &accepted.options);
-        connection.ecn = EcnState::asked(accepted.ecn);
+        let counts_syn = connection.settings.variants.draft_accurate_ecn;
+        connection.ecn = EcnState::asked(accepted.ecn, counts_syn);
         connection.syn_sent = accepted.sent;
         connection.acknowledged = connection.rcv.next();
         connection
@@ -198,8 +199,8 @@ impl Connection {
         let flags = arrival.repr.flags;
         self.state = State::SynReceived;
         if self.settings.ecn || self.settings.variants.lax_ecn {
-            let is_accurate = self.settings.accurate_ecn;
-            self.ecn = EcnState::asked(Asked::by(flags, arrival.ecn, is_accurate));
+            let asked = Asked::by(flags, arrival.ecn, self.settings.accurate_ecn);
+            self.ecn = EcnState::asked(asked, self.settings.variants.draft_accurate_ecn);
         }
         self.syn_due = true;
         if arrival.length() > 1 {

@@ -126,7 +126,7 @@ impl Connection {
         let is_bare = arrival.length() == 0 && repr.options.sack().is_empty();
         let variants = &self.settings.variants;
         let sent = (!variants.untested_ecn).then(|| variants.capable.of_syn_ack());
-        self.ecn.on_answered(repr, is_bare, sent);
+        self.ecn.on_answered(repr, is_bare, sent, !variants.draft_accurate_ecn);
     }
 
     /// RFC 9768, section 3.2: each packet counts. What has no data is answered if it tells of much,

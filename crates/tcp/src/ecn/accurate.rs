@@ -56,9 +56,10 @@ pub(super) struct Accurate {
 
 impl Accurate {
     /// Of who has been asked, by a SYN whose IP header said `ecn`. Section 3.2.2.2: that a SYN was
-    /// marked is told by the SYN-ACK, and not counted.
-    pub(super) fn asked(ecn: Ecn, is_mute: bool) -> Self {
-        Self { of_syn: number(told(ecn)), last: ecn, is_mute, ..Self::default() }
+    /// marked is told by the SYN-ACK, and not counted; but with `counts_syn`.
+    pub(super) fn asked(ecn: Ecn, is_mute: bool, counts_syn: bool) -> Self {
+        let come = u32::from(counts_syn && ecn == Ecn::Marked);
+        Self { come, of_syn: number(told(ecn)), last: ecn, is_mute, ..Self::default() }
     }
 
     /// Of who has asked, and got an answer whose IP header says `ecn`.
@@ -86,12 +87,18 @@ impl Accurate {
 
     /// The first segment behind this end's SYN-ACK, which was sent as `sent`. Section 3.2.2.1, table
     /// 4: what has no data tells how the SYN-ACK came.
-    pub(super) fn on_answered(&mut self, flags: Flags, is_bare: bool, sent: Option<Ecn>) {
+    pub(super) fn on_answered(
+        &mut self,
+        flags: Flags,
+        is_bare: bool,
+        sent: Option<Ecn>,
+        may_mute: bool,
+    ) {
         self.is_answer = true;
         match number(flags) {
             // Note 1: the peer does not know accurate feedback after all, or something on the way
             // clears the flags.
-            0 => self.is_mute = true,
+            0 => self.is_mute |= may_mute,
             number @ (0b010 | 0b011 | 0b100 | 0b110) if is_bare => {
                 self.told = u32::from(number == 0b110);
                 self.is_mute |= sent.is_some_and(|sent| !is_possible(sent, number));

@@ -92,7 +92,11 @@ impl SocketOptions {
         if status.unsent_bytes >= self.unsent_bytes_max.into() {
             return 0;
         }
-        u64::from(self.send_buffer_bytes).saturating_sub(status.queued_bytes)
+        let buffer_bytes = match self.settings.variants.whole_segments {
+            true => self.send_buffer_bytes.next_multiple_of(status.mss),
+            false => self.send_buffer_bytes,
+        };
+        u64::from(buffer_bytes).saturating_sub(status.queued_bytes)
     }
 
     /// True if it is worth waking somebody who wants to send: a third of the buffer is free.

@@ -140,6 +140,17 @@ cases! {
         < [ce] SEWA 0:0(0) win 10000 <mss 1000>; > SWA. 0:0(0) ack 1
         < W. 1:1(0) ack 1; accept; send 10; > [ect] PEA. 1:11(10) ack 1";
 
+    /// The same, with `Variants::draft_accurate_ecn`: it counts.
+    asked_by_a_packet_that_is_marked_in_drafts: closed() => "
+        set ecn; set accurate_ecn; set draft_accurate_ecn; listen
+        < [ce] SEWA 0:0(0) win 10000 <mss 1000>; > SWA. 0:0(0) ack 1
+        < W. 1:1(0) ack 1; accept; send 10; > [ect] PWA. 1:11(10) ack 1";
+    /// The same: who answers as if it knew of no feedback gets what can be marked.
+    answered_without_feedback_in_drafts: closed() => "
+        set ecn; set accurate_ecn; set draft_accurate_ecn; listen
+        < SEWA 0:0(0) win 10000 <mss 1000>; > SW. 0:0(0) ack 1
+        < . 1:1(0) ack 1; accept; send 10; > [ect] PEA. 1:11(10) ack 1";
+
     /// Section 3.1.5: the newest SYN is told, and after one that does not ask nothing is sent that
     /// could be marked.
     asked_and_then_not: listening() => "

@@ -536,6 +536,7 @@ impl Script {
             "window_scaling" => settings.window_scaling = on,
             "ecn" => settings.ecn = on,
             "accurate_ecn" => settings.accurate_ecn = on,
+            "draft_accurate_ecn" => settings.variants.draft_accurate_ecn = on,
             "untested_ecn" => settings.variants.untested_ecn = on,
             "ecn_option" => {
                 settings.ecn_option = match number() {
