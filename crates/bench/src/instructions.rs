@@ -1,8 +1,10 @@
-//! `clearway bench instructions`: how many instructions the common cases take, by part.
+//! `clearway bench instructions`: how many instructions the common cases take, by part, and how much
+//! code that is.
 //!
 //! Times differ from machine to machine, and from minute to minute; instructions hardly do. So they
 //! can have budgets: `bench/instructions.json` is what was accepted last, and CI fails if a case
-//! takes 2 % more.
+//! takes 2 % more, or touches 10 % more lines of code in each of its rounds. The latter is what a
+//! record of which code runs often is for (`profile/README.md`), and shows when it has aged.
 //!
 //! ```text
 //!  this command ── valgrind --tool=callgrind clearway bench-role ... ──▶ profile, once per case
@@ -29,10 +31,11 @@ use crate::role::{Part, Role};
 pub(crate) use cases::Case;
 pub(crate) use hosts::Ticks;
 
-/// Count the instructions that common cases take, by part, under valgrind
+/// Count the instructions that common cases take, by part, and the code they touch, under valgrind
 #[derive(clap::Args, Clone, Debug)]
 pub struct InstructionsCommand {
-    /// Fail if a case takes 2 % more than this file says, which `--json` has printed before.
+    /// Fail if a case takes 2 % more than this file says, which `--json` has printed before, or
+    /// touches 10 % more lines of code.
     #[arg(long, value_name = "FILE")]
     budget: Option<PathBuf>,
     /// Print JSON instead of a table.
@@ -47,6 +50,8 @@ pub(crate) type Counts = BTreeMap<String, u64>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) cases: BTreeMap<String, Counts>,
+    /// Lines of 64 bytes of code that are touched in each round.
+    pub(crate) lines: BTreeMap<String, u64>,
 }
 
 impl InstructionsCommand {
@@ -59,7 +64,9 @@ impl InstructionsCommand {
             let file = directory.path().join(case.name());
             profile_case(case, &file)?;
             let text = std::fs::read_to_string(&file).while_("reading a profile")?;
-            let mut counts = profile::by_part(&text);
+            let profile = profile::read(&text);
+            report.lines.insert(case.name().to_owned(), profile.lines_run(cases::ROUNDS));
+            let mut counts = profile.parts;
             counts.values_mut().for_each(|count| *count = *count * 10 / case.units());
             report.cases.insert(case.name().to_owned(), counts);
         }
@@ -80,7 +87,7 @@ fn profile_case(case: Case, file: &std::path::Path) -> Result<(), Error> {
     let start = |source| Error::Start { program: "valgrind".into(), source };
     let output = Process::new("valgrind")
         .args(["--tool=callgrind", "--toggle-collect=*instructions*counted*"])
-        .args(["--compress-strings=no", "--compress-pos=no"])
+        .args(["--compress-strings=no", "--compress-pos=no", "--dump-instr=yes"])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .args([&own_program(), "bench-role", &Role::new(Part::Instructions(case)).to_argument()])
         .stdin(Stdio::null())
@@ -105,13 +112,13 @@ fn table(report: &Report) -> String {
     for title in ["all"].iter().chain(parts.iter()) {
         let _ = write!(text, " {title:>10}");
     }
-    text.push('\n');
+    text.push_str(" code lines\n");
     for (name, counts) in &report.cases {
         let _ = write!(text, "{name:<16} {:>10}", tenths(counts.values().sum()));
         for part in parts {
             let _ = write!(text, " {:>10}", tenths(counts.get(part).copied().unwrap_or(0)));
         }
-        text.push('\n');
+        let _ = writeln!(text, " {:>10}", report.lines.get(name).copied().unwrap_or(0));
     }
     text
 }

@@ -19,7 +19,7 @@ use crate::vif::{CountedFrames, Direction};
 /// Rounds before those that are counted: connections, estimates and caches settle.
 const WARM_UP_ROUNDS: u64 = 200;
 /// Rounds that are counted.
-const ROUNDS: u64 = 500;
+pub(super) const ROUNDS: u64 = 500;
 /// Looks at an app that waits for a message which does not come.
 const PATIENCE: usize = 1_000_000;
 const NOW: Option<Duration> = Some(Duration::ZERO);
