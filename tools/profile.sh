@@ -48,7 +48,9 @@ for wire in veth udp; do
     bench $stream --wire "$wire"
 done
 for what in rtt "$stream"; do
-    bench $what --wire memif --tcp --layout paired
+    for wire in memif veth; do
+        bench $what --wire "$wire" --tcp --layout paired
+    done
 done
 bench ops --only read,reads,scan,calls,streams,large,indirect,swaps
 bench vif
