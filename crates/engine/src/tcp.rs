@@ -208,6 +208,20 @@ impl Tcp {
 
     fn receive_run(&mut self, common: &mut Common, now: Time, run: &Run<'_>, via: Via) {
         let answers = self.stack.answers_waiting();
+        match run.as_one() {
+            Some((arrival, payload)) => {
+                self.receive_segment(common, now, arrival, Payload::Pieces(payload));
+            }
+            None => self.receive_parts(common, now, run),
+        }
+        if self.stack.answers_waiting() > answers {
+            self.prepare_answer(common.host.own(), run.frame(), via);
+        }
+        self.tell_after(common, now, via);
+    }
+
+    /// Takes several segments, or none.
+    fn receive_parts(&mut self, common: &mut Common, now: Time, run: &Run<'_>) {
         for (index, (part, payloads)) in run.parts().enumerate() {
             if index > 0 {
                 self.tell(common, now); // then this is not out of order
@@ -220,10 +234,6 @@ impl Tcp {
                 }
             }
         }
-        if self.stack.answers_waiting() > answers {
-            self.prepare_answer(common.host.own(), run.frame(), via);
-        }
-        self.tell_after(common, now, via);
     }
 
     /// What a frame brought is answered, though it is of no connection.

@@ -35,6 +35,13 @@ impl<'a> Run<'a> {
         self.frame
     }
 
+    /// Its segment, if it is one.
+    #[inline]
+    pub(super) fn as_one(&self) -> Option<(&Arrival, &[&'a [u8]])> {
+        let arrival = self.arrival.as_ref().filter(|_| self.payloads.len() == 1)?;
+        Some((arrival, &self.payloads))
+    }
+
     /// Takes a segment that has what comes next, and nothing else that is new. False if it is
     /// another.
     #[inline]
