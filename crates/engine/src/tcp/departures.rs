@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 
 use clearway_base::Time;
-use clearway_nic::{Segments, Transmit as Sent};
+use clearway_nic::{HEADER_BYTES_MAX, Segments, Transmit as Sent};
 use clearway_tcp::{IcmpError, IpFields, Stack, Transmit};
 use clearway_wire::checksum::Sum;
 use clearway_wire::digest::Digest;
-use clearway_wire::tcp;
+use clearway_wire::{ipv6, tcp};
 
 use super::Tcp;
 use super::paths::TcpPath;
@@ -20,8 +20,8 @@ use crate::ip::Path;
 /// In a frame there is one segment.
 pub(super) const SEGMENT: u32 = 1;
 
-/// The most that a frame has in front of its payload: Ethernet with two tags, IPv6, TCP.
-const HEADER_BYTES_MAX: usize = 14 + 2 * 4 + 40 + 60;
+/// The most that a frame has in front of the payload of a segment.
+const HEADERS_MAX: usize = HEADER_BYTES_MAX + ipv6::HEADER_LENGTH + tcp::HEADER_LENGTH_MAX;
 
 /// What may leave in one frame, in segments and in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +34,11 @@ impl Room {
     /// For so many segments in a buffer.
     #[inline]
     fn of(segments: usize, buffer: &[u8]) -> Room {
-        let bytes = if segments == 1 { SEGMENT as usize } else { buffer.len() - HEADER_BYTES_MAX };
-        Room { segments: segments as u32, bytes: bytes as u32 } // of a packet
+        let bytes = match segments {
+            1 => SEGMENT,
+            _ => buffer.len().saturating_sub(HEADERS_MAX) as u32, // of a packet
+        };
+        Room { segments: segments as u32, bytes }
     }
 }
 
@@ -75,7 +78,8 @@ impl Tcp {
         sending
     }
 
-    /// Writes a segment, or several as one. Returns the length of the frame; 0 if it cannot leave, and is lost.
+    /// Writes a segment, or several as one. Returns the length of the frame; 0 if it cannot leave,
+    /// and is lost.
     fn emit(
         &mut self,
         common: &mut Common,

@@ -228,7 +228,8 @@ impl Sender {
     #[inline]
     fn segments_now(&self) -> usize {
         let is_refused = self.refusals[usize::from(true)].go_alone(0);
-        let most = if is_refused { 1 } else { self.limits.segments };
+        let has_room = self.limits.frame_bytes > self.frame_bytes_max;
+        let most = if has_room && !is_refused { self.limits.segments } else { 1 };
         most.min(self.descriptors - self.frames.len())
     }
 
@@ -576,6 +577,15 @@ mod tests {
         let mut header = [0; 20];
         (header[7], header[12], header[13]) = (sequence, 0x50, 0x10);
         frame(6, &header)
+    }
+
+    /// An interface's owner may allow super-frames that are no longer than frames.
+    #[test]
+    fn segments_are_written_one_by_one_where_a_super_frame_has_no_more_room() {
+        for (gso_bytes_max, segments) in [(1 << 16, 8), (1515, 1), (1, 1), (0, 1)] {
+            let sender = Sender::new(8, 1514, Limits::new(gso_bytes_max, 64));
+            assert_eq!(sender.segments_now(), segments, "with {gso_bytes_max}");
+        }
     }
 
     #[test]
