@@ -102,6 +102,14 @@ impl TimeWait {
         if self.challenges.allow(now) { Verdict::Acknowledge } else { Verdict::Drop }
     }
 
+    /// True once what is left of the connection in the network is old by its timestamps for one
+    /// that is opened from here (RFC 7323, section 5.3): not before the peer's clock has ticked,
+    /// since a peer that does not know of this connection any more may begin with numbers that have
+    /// been used. What has no timestamps is not taken for one that has them.
+    pub(crate) fn has_rested(&self, now: Time) -> bool {
+        self.remains.timestamps.as_ref().is_none_or(|timestamps| timestamps.has_ticked(now))
+    }
+
     /// True for a SYN that cannot be an old one.
     pub(crate) fn may_begin_anew(&self, arrival: &Arrival) -> bool {
         let start = seq::position(self.remains.rcv_next, arrival.repr.sequence);
@@ -181,6 +189,11 @@ impl TimeWaits {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.count() as usize
+    }
+
+    /// See [`TimeWait::has_rested`].
+    pub(crate) fn has_rested(&self, now: Time, key: SlotId) -> bool {
+        self.slots.get(key).is_some_and(|entry| entry.has_rested(now))
     }
 
     pub(crate) fn get_mut(&mut self, key: SlotId) -> Option<&mut TimeWait> {

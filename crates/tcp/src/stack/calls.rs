@@ -43,8 +43,10 @@ impl Stack {
         let tuple = Tuple::new(local, remote);
         let isn = match self.table.get(&tuple) {
             None => self.isn(now, &tuple),
-            // RFC 6191: the timestamps of the new connection will be later.
-            Some(&Entry::TimeWait(key)) if settings.timestamps => {
+            // RFC 6191: the timestamps of the new connection will be later, at both ends.
+            Some(&Entry::TimeWait(key))
+                if settings.timestamps && self.time_waits.has_rested(now, key) =>
+            {
                 self.end_time_wait(now, key, &tuple)
             }
             Some(_) => return Err(Error::InUse),

@@ -181,6 +181,21 @@ cases! {
         > . 2:2(0) ack 2
         waiting 1";
 
+    /// RFC 7323, 5.3, and RFC 6191: a port is not used for its peer again before the peer's clock has
+    /// ticked. Then what is left of the old connection is old for the new one, whose peer has begun
+    /// with numbers that were used before.
+    a_port_is_used_again_once_the_peers_clock_has_ticked: closed() => "
+        set timestamps
+        connect; > S 0:0(0)
+        < S. 0:0(0) ack 1 win 10000 <mss 1000,TS val 100 ecr 1000>; > . 1:1(0) ack 1
+        shutdown; > F. 1:1(0) ack 1
+        < . 1:1001(1000) ack 2 <TS val 100 ecr 1000>; recv 1000
+        < F. 1001:1001(0) ack 2 <TS val 100 ecr 1000>; > . 2:2(0) ack 1002; state TIME-WAIT
+        in_use; +0.0009 in_use
+        +0.0001 connect; > S 0:0(0)
+        < S. 0:0(0) ack 1 win 10000 <mss 1000,TS val 101 ecr 1001>; > . 1:1(0) ack 1
+        < . 501:1001(500) ack 1 <TS val 100 ecr 1001>; > . 1:1(0) ack 1";
+
     /// RFC 7323, 5.3: what is old by its timestamp does not prolong TIME-WAIT.
     an_old_fin_does_not_prolong_time_wait: listening() => "
         unlisten; set timestamps; listen

@@ -422,6 +422,10 @@ impl Script {
                 stack.unlisten(now, listener, &mut self.host.store);
             }
             ["connect"] => self.connect(0)?,
+            ["in_use"] => match self.connect(0) {
+                Err(error) if error == Error::InUse.to_string() => {}
+                outcome => return Err(format!("connect: {outcome:?}")),
+            },
             ["connect", count] => self.connect(self.number(count))?,
             ["accept"] => {
                 let listener = self.listener.ok_or("no listener")?;
