@@ -5,8 +5,8 @@ use arrayvec::ArrayVec;
 use clearway_tcp::Arrival;
 use clearway_wire::tcp::Flags;
 
-/// Of 1448 bytes they are 15,928 of a piece of 16,384.
-const SEGMENTS_MAX: usize = 11;
+/// Of 1448 bytes they are 31,856 of a piece of 32,768.
+const SEGMENTS_MAX: usize = 22;
 
 /// What segments that are taken as one say in their flags.
 const PLAIN: Flags = Flags::from_bits(Flags::ACK.bits() | Flags::PSH.bits());
@@ -196,12 +196,12 @@ mod tests {
         assert_eq!((1 + more, run.is_full()), (SEGMENTS_MAX, true));
         let all = run.parts().collect::<Vec<_>>();
         let [(all, payloads)] = all[..] else { panic!("{all:?}") };
-        assert_eq!((all.payload_length, payloads.len()), (11 * 1448, SEGMENTS_MAX));
+        assert_eq!((all.payload_length, payloads.len()), (22 * 1448, SEGMENTS_MAX));
         let parts = one_by_one(all, payloads).map(|(part, payload)| {
             assert_eq!((part.payload_length, payload), (1448, &[&BYTES[..]][..]));
             part.repr.sequence
         });
-        assert!(parts.eq((0..11).map(|at| 10 + at * 1448)));
+        assert!(parts.eq((0..22).map(|at| 10 + at * 1448)));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
                 .map(|(part, payloads)| (part.repr.sequence / 1448, payloads.len()))
                 .collect()
         };
-        let expected: [&[(u32, usize)]; 11] = [
+        let expected: [&[(u32, usize)]; 12] = [
             &[(0, 1)],
             &[(0, 2)],
             &[(0, 2), (2, 1)],
@@ -238,6 +238,7 @@ mod tests {
             &[(0, 9)],
             &[(0, 10)],
             &[(0, 11)],
+            &[(0, 11), (11, 1)],
         ];
         for (count, expected) in (1..).zip(expected) {
             let parts: Vec<(u32, usize)> = parts_of(count);
