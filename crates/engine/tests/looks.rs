@@ -2,14 +2,13 @@
 
 mod world;
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clearway_engine::Turn;
 use clearway_nic::fabric::Faults;
-use clearway_nic::{Capabilities, Counters, Info, Queue, Sink, Transmit};
-use world::{App, SIZES, World};
+use clearway_nic::{Capabilities, Info, Queue, Sink, Transmit};
+use world::{App, SIZES, World, as_inner};
 
 const PORT: u16 = 7000;
 
@@ -30,10 +29,6 @@ impl Queue for Asked {
         self.queue.info()
     }
 
-    fn link_up(&self) -> bool {
-        self.queue.link_up()
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.queue.receive(budget, sink)
@@ -43,25 +38,7 @@ impl Queue for Asked {
         self.queue.transmit(fill)
     }
 
-    fn flush(&mut self) {
-        self.queue.flush();
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.wait_fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.queue.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.queue.disarm();
-    }
-
-    fn counters(&self) -> Counters {
-        self.queue.counters()
-    }
+    as_inner!();
 }
 
 /// A world with such queues, whose two apps have met, the connection of the first, and how often

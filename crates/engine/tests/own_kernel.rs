@@ -3,14 +3,13 @@
 
 mod world;
 
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use clearway_channel::FrameRefusal;
 use clearway_engine::VifSpec;
 use clearway_nic::fabric::Faults;
-use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Sink, Transmit};
-use world::{App, SIZES, World};
+use clearway_nic::{Capabilities, Info, MacAddress, Queue, Sink, Transmit};
+use world::{App, SIZES, World, as_inner};
 
 const OWN_MAC: MacAddress = [2, 9, 9, 9, 9, 9];
 const OTHER_MAC: MacAddress = [2, 8, 8, 8, 8, 8];
@@ -36,10 +35,6 @@ impl Queue for Beside {
         self.queue.info()
     }
 
-    fn link_up(&self) -> bool {
-        self.queue.link_up()
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
     }
@@ -52,25 +47,7 @@ impl Queue for Beside {
         self.kernel.lock().expect("no panic").push(frame.to_vec());
     }
 
-    fn flush(&mut self) {
-        self.queue.flush();
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.wait_fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.queue.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.queue.disarm();
-    }
-
-    fn counters(&self) -> Counters {
-        self.queue.counters()
-    }
+    as_inner!();
 }
 
 /// A VIF at `mac` that receives what is to it or to `group`, and may send from there.

@@ -6,8 +6,8 @@ mod world;
 use clearway_base::MILLISECOND;
 use clearway_engine::{Event, Plug, Request, ip};
 use clearway_nic::fabric::Faults;
-use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Sink, Transmit, Unplugged};
-use world::{App, SIZES, World, config_of};
+use clearway_nic::{Capabilities, Info, MacAddress, Queue, Sink, Transmit, Unplugged};
+use world::{App, SIZES, World, as_inner, config_of};
 
 const FRAME_BYTES: usize = 1518;
 
@@ -27,10 +27,6 @@ impl Queue for Renamed {
         Info { mac: self.mac, ..self.queue.info() }
     }
 
-    fn link_up(&self) -> bool {
-        self.queue.link_up()
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         self.queue.receive(budget, sink)
     }
@@ -40,25 +36,7 @@ impl Queue for Renamed {
         self.queue.transmit(&mut |frame| fill(&mut frame[..room]))
     }
 
-    fn flush(&mut self) {
-        self.queue.flush();
-    }
-
-    fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        self.queue.wait_fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.queue.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.queue.disarm();
-    }
-
-    fn counters(&self) -> Counters {
-        self.queue.counters()
-    }
+    as_inner!();
 }
 
 /// Gives a host another queue, and returns the one that it had.

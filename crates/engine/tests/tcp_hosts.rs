@@ -6,20 +6,17 @@ mod world;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use clearway_base::Prefix;
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
 use clearway_engine::{Request, TcpPortSpec};
-use clearway_nic::{
-    Capabilities, Checksums, Counters, Info, MacAddress, Queue, Sink, Transmit, fabric,
-};
+use clearway_nic::{Capabilities, Checksums, Info, MacAddress, Queue, Sink, Transmit, fabric};
 use clearway_wire::tcp::{Flags, Repr, View};
 use clearway_wire::{ethernet, icmpv4, ipv4, protocol};
 use world::pair::restore;
 use world::tcp::{Peer, bytes, exchange, run, segment, spec};
-use world::{App, Place, SIZES, World, address, events};
+use world::{App, Place, SIZES, World, address, as_inner, events};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
@@ -406,10 +403,6 @@ impl Queue for Tampered {
         self.queue.info()
     }
 
-    fn link_up(&self) -> bool {
-        self.queue.link_up()
-    }
-
     fn receive(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let injected: Vec<_> = {
             let mut between = lock(&self.between);
@@ -431,25 +424,7 @@ impl Queue for Tampered {
         })
     }
 
-    fn flush(&mut self) {
-        self.queue.flush();
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.wait_fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.queue.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.queue.disarm();
-    }
-
-    fn counters(&self) -> Counters {
-        self.queue.counters()
-    }
+    as_inner!();
 }
 
 /// Two hosts, and what is between each and the wire.

@@ -5,20 +5,18 @@ mod world;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clearway_nic::segments::{Cut, Merge, fill_checksum};
 use clearway_nic::{
-    Capabilities, Checksums, Counters, Info, Queue, Receiver, Segments, Sink, Together, Transmit,
-    fabric,
+    Capabilities, Checksums, Info, Queue, Receiver, Segments, Sink, Together, Transmit, fabric,
 };
 use clearway_wire::ipv4;
 use clearway_wire::tcp::{Flags, View};
 use world::tcp::{Peer, exchange, run};
-use world::{SIZES, World, address};
+use world::{SIZES, World, address, as_inner};
 
 const PORTS: [u16; 2] = [40_000, 8080];
 /// Where the packet of a frame begins.
@@ -83,10 +81,6 @@ impl Queue for Joining {
         self.queue.info()
     }
 
-    fn link_up(&self) -> bool {
-        self.queue.link_up()
-    }
-
     fn receive(&mut self, _: usize, _: &mut Sink<'_>) -> usize {
         unreachable!("the engine takes segments together")
     }
@@ -145,25 +139,7 @@ impl Queue for Joining {
         Transmit::Queued
     }
 
-    fn flush(&mut self) {
-        self.queue.flush();
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.wait_fd()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.queue.arm()
-    }
-
-    fn disarm(&mut self) {
-        self.queue.disarm();
-    }
-
-    fn counters(&self) -> Counters {
-        self.queue.counters()
-    }
+    as_inner!();
 }
 
 /// Two hosts whose queues put segments together, and what each has offered.

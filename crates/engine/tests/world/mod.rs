@@ -3,6 +3,8 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
+    unused_macros,
     reason = "a module of several test programs, each of which uses a part"
 )]
 
@@ -35,6 +37,36 @@ pub const SIZES: Sizes = Sizes {
     receive_pool_bytes: 16 << 20,
     shared_bytes: 0,
 };
+
+/// The part of [`Queue`] in which a queue around another does not differ from that, its field `queue`.
+macro_rules! as_inner {
+    () => {
+        fn link_up(&self) -> bool {
+            self.queue.link_up()
+        }
+
+        fn flush(&mut self) {
+            self.queue.flush();
+        }
+
+        fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.queue.wait_fd()
+        }
+
+        fn arm(&mut self) -> bool {
+            self.queue.arm()
+        }
+
+        fn disarm(&mut self) {
+            self.queue.disarm();
+        }
+
+        fn counters(&self) -> clearway_nic::Counters {
+            self.queue.counters()
+        }
+    };
+}
+pub(crate) use as_inner;
 
 /// When worlds begin.
 const START: Time = Time::from_ns(SECOND);
