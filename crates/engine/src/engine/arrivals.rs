@@ -61,10 +61,11 @@ impl<X: Component<Owner = ()>> Core<X> {
         if self.frames.checks == Checks::Off {
             return false;
         }
-        let mut digest = Digest::default();
-        digest.become_of(segments.first);
-        let is_tcp = self.common.switch.owner(&digest) == Some(FrameOwner::Service(Service::Tcp));
-        if !is_tcp || self.common.has_onlookers() {
+        if self.common.has_onlookers() {
+            return false;
+        }
+        let owner = self.common.switch.owner(&Digest::of(segments.first));
+        if owner != Some(FrameOwner::Service(Service::Tcp)) {
             return false;
         }
         let via = Via::Queue(Checksums::Right);

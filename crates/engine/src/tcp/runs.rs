@@ -65,8 +65,8 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// Takes the payload of a segment that is known to have what comes next, and to say the same. The
-    /// run has begun, and is not full.
+    /// Takes the payload of a segment that is known to have what comes next, and to say the same.
+    /// The run has begun, and is not full.
     #[inline]
     pub(super) fn add(&mut self, payload: &'a [u8]) {
         if let Some(all) = &mut self.arrival {
