@@ -66,9 +66,9 @@ pub struct Variants {
     /// Nobody minds that the IP headers of a SYN and a SYN-ACK have been changed as they may not be.
     /// RFC 9768, section 3.2.2.3, advises against sending what can be marked then.
     pub untested_ecn: bool,
-    /// Accurate feedback as drafts of RFC 9768 had it: a mark of the peer's SYN counts, which section
-    /// 3.2.2.2 forbids, and who answers the SYN-ACK as if it knew of no feedback gets what can be
-    /// marked, which section 3.2.2.1 forbids.
+    /// Accurate feedback as drafts of RFC 9768 had it: a mark of the peer's SYN counts, which
+    /// section 3.2.2.2 forbids, and who answers the SYN-ACK as if it knew of no feedback gets what
+    /// can be marked, which section 3.2.2.1 forbids.
     pub draft_accurate_ecn: bool,
     /// What may be marked, where both ends understand marks.
     pub capable: Capable,

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use clearway_nic::{BURST_FRAMES, Counters, Queue, Transmit};
+use clearway_nic::{BURST_FRAMES, Checksums, Counters, Queue, Receiver, Together, Transmit};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// The UDP port that all test frames go to.
@@ -43,12 +43,13 @@ pub(crate) struct Pair {
 
 /// Runs all cases over pairs that `make` makes, a fresh one for each case.
 pub(crate) fn run(make: impl Fn() -> Pair) {
-    let cases: [Case; 12] = [
+    let cases: [Case; 13] = [
         ("every size arrives intact", every_size_arrives_intact),
         ("frames keep their order", frames_keep_their_order),
         ("a full queue says so", a_full_queue_says_so_and_loses_nothing),
         ("the budget is respected", the_budget_is_respected),
         ("a burst stays as it is", a_burst_stays_as_it_is),
+        ("frames come to who takes segments", frames_come_to_who_takes_segments_together),
         ("nothing to send uses nothing", nothing_to_send_uses_nothing),
         ("the buffer has the promised size", the_buffer_has_the_promised_size),
         ("counters are right", counters_are_right),
@@ -166,6 +167,33 @@ fn a_burst_stays_as_it_is(mut pair: Pair) {
         });
         assert_eq!(arrived, frames);
     }
+}
+
+/// Takes segments together, of which these tests send none.
+#[derive(Default)]
+struct Taker(Vec<Vec<u8>>);
+
+impl Receiver for Taker {
+    fn frames(&mut self, frames: &[&[u8]], _: Checksums) {
+        self.0.extend(ours(frames));
+    }
+
+    fn together(&mut self, segments: Together<'_>) -> bool {
+        assert!(!is_ours(segments.first), "a datagram is no segment of TCP");
+        false
+    }
+}
+
+fn frames_come_to_who_takes_segments_together(mut pair: Pair) {
+    let frames: Vec<_> = (0..100).map(|number| frame(&*pair.a, &*pair.b, number, 1000)).collect();
+    frames.iter().for_each(|frame| assert_eq!(queue(&mut *pair.a, frame), Transmit::Queued));
+    pair.a.flush();
+    let mut taker = Taker::default();
+    until("all frames have arrived", || {
+        assert!(pair.b.receive_together(7, &mut taker) <= 7);
+        taker.0.len() >= frames.len()
+    });
+    assert_eq!(taker.0, frames);
 }
 
 fn nothing_to_send_uses_nothing(mut pair: Pair) {

@@ -380,8 +380,8 @@ pub(crate) fn segments(
     sizes.iter().enumerate().map(next).collect()
 }
 
-/// Sends segments of one stream, all but the last of one size, as many in a frame as the queue takes,
-/// without checksums. How many frames that were at most.
+/// Sends segments of one stream, all but the last of one size, as many in a frame as the queue
+/// takes, without checksums. How many frames that were.
 pub(crate) fn send_together(queue: &mut dyn Queue, frames: &[Vec<u8>], is_v4: bool) -> usize {
     let at = if is_v4 { 34 } else { 54 };
     let (header_bytes, mut left, mut count) = (at + 20, frames, 0);
