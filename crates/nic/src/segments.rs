@@ -29,6 +29,7 @@ pub use cut::{Cut, complete, fill_checksum};
 pub use layout::HEADERS_MAX;
 #[cfg(feature = "dpdk")]
 pub(crate) use layout::Layout;
+pub(crate) use layout::PACKET_BYTES_MAX;
 pub use merge::Merge;
 pub use offload::Offload;
 pub use received::{Verdict, coalesced, settle};

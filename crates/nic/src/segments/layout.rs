@@ -18,7 +18,7 @@ const TAGS_MAX: usize = 2;
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
 const EXTENSIONS_MAX: usize = 4;
 /// More than any packet has, its headers included.
-pub(super) const PACKET_BYTES_MAX: usize = u16::MAX as usize;
+pub(crate) const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// Where the flags of an IPv4 header are, and "don't fragment" of their high byte.
 const FRAGMENT_AT: usize = 6;
 const DO_NOT_FRAGMENT: u8 = 1 << 6;

@@ -15,7 +15,7 @@ use std::mem;
 use rustix::io::Errno;
 
 use crate::interface::Link;
-use crate::segments::{Cut, HEADERS_MAX, Merge, Offload, fill_checksum};
+use crate::segments::{Cut, HEADERS_MAX, Merge, Offload, PACKET_BYTES_MAX, fill_checksum};
 use crate::{Counters, Segments, Transmit};
 
 /// Messages that are handed over together, at most.
@@ -200,28 +200,35 @@ impl Sender {
             return Transmit::Full;
         }
         let start = self.frames.len() * self.stride + HEADROOM;
-        let room = match most {
-            1 => self.frame_bytes_max,
-            _ => (most * self.stride - HEADROOM).min(self.limits.frame_bytes),
-        };
-        let buffer = &mut self.buffers[start..start + room];
+        let end = start + self.room(most);
+        let buffer = &mut self.buffers[start..end];
         let Segments { bytes, segment_bytes } = fill(buffer, most);
         if bytes == 0 {
             return Transmit::Nothing;
         }
-        if !link.is_up() {
-            counters.tx_frames_dropped += 1;
-        } else if segment_bytes == 0 {
-            self.push(Frame { bytes, lacks_checksum: true, segment_bytes: 0 });
-        } else {
+        let several = (segment_bytes > 0).then(|| {
             let merge = Merge::built(&buffer[..bytes], segment_bytes);
             let merge = merge.filter(|merge| merge.frames() <= most);
-            let merge = merge.expect("segments are as many as there is room for");
+            merge.expect("segments are as many as there is room for")
+        });
+        if !link.is_up() {
+            counters.tx_frames_dropped += several.map_or(1, |merge| merge.frames() as u64);
+        } else if let Some(merge) = several {
             self.frames.push(Frame { bytes, lacks_checksum: false, segment_bytes });
             let other = Frame::within(merge.header_bytes());
             self.frames.extend(core::iter::repeat_n(other, merge.frames() - 1));
+        } else {
+            self.push(Frame { bytes, lacks_checksum: true, segment_bytes: 0 });
         }
         Transmit::Queued
+    }
+
+    /// Room for so many segments in one frame. A packet has no more than that, whatever super-frames
+    /// the interface takes.
+    #[inline]
+    fn room(&self, segments: usize) -> usize {
+        let all = (segments * self.stride - HEADROOM).min(self.limits.frame_bytes);
+        if segments == 1 { self.frame_bytes_max } else { all.min(PACKET_BYTES_MAX) }
     }
 
     /// How many segments there is room for, that can be written as one.
@@ -586,6 +593,18 @@ mod tests {
             let sender = Sender::new(8, 1514, Limits::new(gso_bytes_max, 64));
             assert_eq!(sender.segments_now(), segments, "with {gso_bytes_max}");
         }
+    }
+
+    /// Linux takes frames of more than 64 KiB where its owner says so, of which IP knows nothing.
+    #[test]
+    fn segments_that_are_written_as_one_are_one_packet_at_most() {
+        for (gso_bytes_max, bytes) in [(512 << 10, 65_535), (1 << 16, 65_535), (10_000, 9999)] {
+            let sender = Sender::new(256, 9014, Limits::new(gso_bytes_max, 64));
+            assert_eq!(sender.room(sender.segments_now()), bytes, "with {gso_bytes_max}");
+        }
+        let sender = Sender::new(256, 1514, Limits::new(1 << 19, 4));
+        assert_eq!(sender.room(sender.segments_now()), 4 * sender.stride - super::HEADROOM);
+        assert_eq!(sender.room(1), 1514);
     }
 
     #[test]
