@@ -27,7 +27,8 @@ use crate::{
 
 mod buffers;
 mod releases;
-pub use buffers::{Extent, Granted, ReceiveBuffer, Received, ReceivedBytes, Told, TransmitBuffer};
+pub use buffers::TransmitBuffer;
+pub use buffers::{Extent, Granted, Operated, ReceiveBuffer, Received, ReceivedBytes, Told};
 use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
 
@@ -214,6 +215,35 @@ impl AppEnd {
         Some(Received { connection, stream, sent, bytes })
     }
 
+    /// What the daemon says next if that is the end of an operation: the same for these.
+    #[inline]
+    pub fn next_operated(&mut self) -> Option<Operated> {
+        let (upper, entry) = self.completions.peek().ok()??;
+        let told = Completion::decode_operated(upper, entry, self.sizes.receive_pool_bytes)?;
+        let Completion::Operated { status, token, value, extra, offset, length, buffer } = told
+        else {
+            return None;
+        };
+        prefetch(self.completions.entry_ahead(1));
+        self.completions.advance();
+        Some(Operated {
+            status,
+            token,
+            value,
+            extra,
+            bytes: self.read_bytes(offset, length, buffer),
+        })
+    }
+
+    /// What an operation has read, if anything.
+    #[inline]
+    fn read_bytes(&self, offset: u32, length: u32, buffer: u32) -> Option<Granted> {
+        (buffer != NO_BUFFER).then(|| {
+            self.receive.bytes.prefetch(offset as usize);
+            Granted::new(offset, length, buffer, self.grant_tag)
+        })
+    }
+
     /// What the daemon says next.
     #[inline]
     pub fn next_told(&mut self) -> Result<Option<Told>, Corrupt> {
@@ -232,9 +262,8 @@ impl AppEnd {
                 Told::Bytes(ReceivedBytes { connection, sent, bytes })
             }
             Completion::Operated { status, token, value, extra, offset, length, buffer } => {
-                let bytes = (buffer != NO_BUFFER)
-                    .then(|| Granted::new(offset, length, buffer, self.grant_tag));
-                Told::Operated { status, token, value, extra, bytes }
+                let bytes = self.read_bytes(offset, length, buffer);
+                Told::Operated(Operated { status, token, value, extra, bytes })
             }
             other => Told::Other(other),
         }))
@@ -257,9 +286,6 @@ impl AppEnd {
             Completion::Received { offset, .. }
             | Completion::Frames { offset, .. }
             | Completion::TcpReceived { offset, .. } => {
-                self.receive.bytes.prefetch(offset as usize);
-            }
-            Completion::Operated { offset, buffer, .. } if buffer != NO_BUFFER => {
                 self.receive.bytes.prefetch(offset as usize);
             }
             _ => {}

@@ -216,6 +216,23 @@ impl DaemonEnd {
         Next::Message(submitted)
     }
 
+    /// The app's next command if that is an [`Ask`](Command::Ask) on this connection, as those are
+    /// that stand behind one: a short way around [`next_command`](Self::next_command), too.
+    #[inline]
+    pub fn next_asked(&mut self, on: u64) -> Option<Command> {
+        if self.violation.is_some() {
+            return None;
+        }
+        let (upper, entry) = self.commands.peek().ok()??;
+        let asked = Command::decode_ask(upper, entry, self.sizes.transmit_pool_bytes);
+        let asked = asked.filter(
+            |asked| matches!(asked, Command::Ask { connection, .. } if *connection == on),
+        )?;
+        prefetch(self.commands.entry_ahead(1));
+        self.commands.advance();
+        Some(asked)
+    }
+
     /// The app's next command. The extent of a `Send`, `SendFrames` or `TcpSend` lies in the
     /// transmit pool; ids of connections, interfaces and buffers are as the app wrote them. After a
     /// violation, the same again.

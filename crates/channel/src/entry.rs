@@ -932,6 +932,15 @@ impl Command {
             _ => None,
         }
     }
+
+    /// The same for a valid `Ask`.
+    #[inline]
+    pub(crate) fn decode_ask(upper: u32, entry: &Entry, transmit_pool_bytes: u32) -> Option<Self> {
+        if upper as u8 != Self::ASK {
+            return None;
+        }
+        Self::decode_as::<{ Self::ASK }>(upper, entry, transmit_pool_bytes).ok()
+    }
 }
 
 impl Completion {
@@ -947,6 +956,19 @@ impl Completion {
             return None;
         }
         Self::decode_as::<{ Self::RECEIVED }>(upper, entry, receive_pool_bytes).ok()
+    }
+
+    /// The same for a valid `Operated`.
+    #[inline]
+    pub(crate) fn decode_operated(
+        upper: u32,
+        entry: &Entry,
+        receive_pool_bytes: u32,
+    ) -> Option<Self> {
+        if upper as u8 != Self::OPERATED {
+            return None;
+        }
+        Self::decode_as::<{ Self::OPERATED }>(upper, entry, receive_pool_bytes).ok()
     }
 }
 

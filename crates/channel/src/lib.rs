@@ -63,8 +63,8 @@ mod violation;
 
 #[cfg(not(loom))]
 pub use app_end::{
-    AppEnd, Corrupt, Extent, Full, Granted, OpenError, ReceiveBuffer, Received, ReceivedBytes,
-    Told, TransmitBuffer,
+    AppEnd, Corrupt, Extent, Full, Granted, OpenError, Operated, ReceiveBuffer, Received,
+    ReceivedBytes, Told, TransmitBuffer,
 };
 pub use code::{Code, Ended};
 #[cfg(not(any(loom, miri)))]

@@ -383,6 +383,12 @@ impl Channel {
 
     /// The next operation that is over, of those that nobody waits for.
     pub fn next_operated(&mut self, timeout: Option<Duration>) -> Result<Operated, Error> {
+        if self.operations.over.is_empty()
+            && let Some(over) = self.end.next_operated()
+        {
+            let over = self.take_operated(over);
+            return Ok(self.operated_in_place(over));
+        }
         let over = self.wait_for(timeout, Awaited::Operation, |channel| {
             channel.gather_until(|channel| channel.operations.over.pop_front())
         })?;
@@ -468,13 +474,8 @@ impl Channel {
     }
 
     /// An operation is over.
-    pub(crate) fn take_operated(
-        &mut self,
-        status: u8,
-        token: u64,
-        (value, extra): (u64, u64),
-        bytes: Option<Granted>,
-    ) -> RawOperated {
+    pub(crate) fn take_operated(&mut self, over: clearway_channel::Operated) -> RawOperated {
+        let clearway_channel::Operated { status, token, value, extra, bytes } = over;
         self.end_operation(token);
         let status = OperationStatus::of(status);
         RawOperated { id: OperationId(token), status, value, extra, bytes }

@@ -348,10 +348,7 @@ impl Channel {
                 self.tcp_received(received);
                 None
             }
-            Told::Operated { status, token, value, extra, bytes } => {
-                let over = self.take_operated(status, token, (value, extra), bytes);
-                Some(Arrival::Operated(over))
-            }
+            Told::Operated(over) => Some(Arrival::Operated(self.take_operated(over))),
             Told::Other(other) => self.handle_rare(other),
         }
     }

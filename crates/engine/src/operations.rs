@@ -48,7 +48,6 @@ use crate::channels::{Channel, Channels, Connection, Held, SlotQueue};
 use crate::common::Common;
 use crate::control::Allowance;
 use crate::messages::Messages;
-pub(crate) use ask::Asking;
 use copying::Copying;
 pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;

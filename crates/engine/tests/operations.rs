@@ -483,6 +483,29 @@ fn operations_of_a_connection_that_ends_are_unknown_or_failed() {
     assert_eq!(pair.owner.end.shared().load(0), Some(0));
 }
 
+/// All in one burst, of which the engine takes together what belongs together.
+#[test]
+fn what_is_asked_on_several_connections_goes_by_each() {
+    let mut pair = Pair::new(1);
+    let region = pair.share_all();
+    let (near, nowhere) = (pair.near, pair.near + 1000);
+    let mut tokens = [Vec::new(), Vec::new()];
+    for on in [near, near, nowhere, near, nowhere, nowhere, near] {
+        pair.near = on;
+        let token = pair.start(Kind::FetchAdd, region, Words { operand: 1, ..at(0) });
+        tokens[usize::from(on == near)].push(token);
+    }
+    let [refused, done] = tokens;
+    for token in refused {
+        assert_eq!(pair.end(token).status, Status::NoConnection);
+    }
+    for (value, token) in (0..).zip(done) {
+        let end = pair.end(token);
+        assert_eq!((end.status, end.value), (Status::Done, value));
+    }
+    assert_eq!(pair.owner.end.shared().load(0), Some(4));
+}
+
 #[test]
 fn an_app_that_asks_for_nonsense_ends_its_own_session() {
     let nonsense = [
@@ -493,8 +516,13 @@ fn an_app_that_asks_for_nonsense_ends_its_own_session() {
         (Kind::Read as u8, true, Violation::Operation(2)),
         (Kind::BatchRead as u8, true, Violation::Operation(8)),
     ];
-    for (kind, takes_along, violation) in nonsense {
+    let cases = nonsense.into_iter().flat_map(|case| [(case, 0), (case, 1), (case, 2)]);
+    for ((kind, takes_along, violation), before) in cases {
         let mut pair = Pair::new(1);
+        let good = pair.share_all();
+        for _ in 0..before {
+            pair.start(Kind::Read, good, some(0, 8));
+        }
         let (connection, token, region, place) = (pair.near, 1, 1, 0);
         let (operand, second, offset) = (0, 0, 0);
         // No name has 65 bytes, and no batch as many.

@@ -19,7 +19,9 @@ use std::ops::Range;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
 use clearway_channel::burst::ReceivedBurst;
-use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, Told, Unposted};
+use clearway_channel::{
+    AppEnd, Command, Completion, Granted, Operated, Received, Sizes, Told, Unposted,
+};
 use clearway_engine::MESSAGE_OVERHEAD;
 use clearway_world::Alarm;
 
@@ -328,7 +330,7 @@ impl App {
                 };
                 return streams.receive(&mut self.end, scene, &self.character, received);
             }
-            Told::Operated { status, token, value, extra, bytes } => {
+            Told::Operated(Operated { status, token, value, extra, bytes }) => {
                 return self.take_operated(scene, (status, token), (value, extra), bytes);
             }
             Told::Other(completion) => completion,

@@ -4,8 +4,8 @@
 use super::pair::Pair;
 use super::report::Outcome;
 use clearway_channel::{
-    AppEnd, Command, Completion, Description, Extent, Grant, Grantee, OperationKind, Received,
-    Rights, Told,
+    AppEnd, Command, Completion, Description, Extent, Grant, Grantee, Operated, OperationKind,
+    Received, Rights, Told,
 };
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
@@ -93,7 +93,9 @@ impl End {
         let mut over = 0;
         while let Some(told) = self.app.next_told().expect("the engine is our own") {
             match told {
-                Told::Operated { status: 0, bytes: Some(bytes), .. } => self.app.release(bytes),
+                Told::Operated(Operated { status: 0, bytes: Some(bytes), .. }) => {
+                    self.app.release(bytes)
+                }
                 other => panic!("a read brings {other:?}"),
             }
             over += 1;

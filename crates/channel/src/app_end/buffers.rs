@@ -57,19 +57,8 @@ pub enum Told {
     },
     /// The next bytes of a TCP connection have arrived.
     Bytes(ReceivedBytes),
-    /// A one-sided operation is over: see [`Completion::Operated`].
-    Operated {
-        /// What came of it: 0 if it was done.
-        status: u8,
-        /// Its token.
-        token: u64,
-        /// What was there before, the entry, the index of the match, or the handle.
-        value: u64,
-        /// Bytes of the region that was found.
-        extra: u64,
-        /// What was read.
-        bytes: Option<Granted>,
-    },
+    /// A one-sided operation is over.
+    Operated(Operated),
     /// Anything else.
     Other(Completion),
 }
@@ -91,7 +80,7 @@ impl Told {
                 let Granted { offset, length, id: buffer, .. } = *bytes;
                 Completion::TcpReceived { connection, offset, length, buffer, sent }
             }
-            Self::Operated { status, token, value, extra, ref bytes } => {
+            Self::Operated(Operated { status, token, value, extra, ref bytes }) => {
                 let (offset, length, buffer) = match bytes {
                     Some(bytes) => (bytes.offset, bytes.length, bytes.id),
                     None => (0, 0, NO_BUFFER),
@@ -114,6 +103,21 @@ pub struct Received {
     pub sent: u32,
     /// The message.
     pub bytes: Granted,
+}
+
+/// An operation that is over: see [`Completion::Operated`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Operated {
+    /// What came of it: 0 if it was done.
+    pub status: u8,
+    /// Its token.
+    pub token: u64,
+    /// What was there before, the entry, the index of the match, or the handle.
+    pub value: u64,
+    /// Bytes of the region that was found.
+    pub extra: u64,
+    /// What was read.
+    pub bytes: Option<Granted>,
 }
 
 /// Bytes of a TCP connection that have arrived: see [`Completion::TcpReceived`].

@@ -7,7 +7,9 @@ use crate::Submitted;
 use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING};
 use crate::sync::Ordering;
-use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList, Told, Versions};
+use crate::{
+    AppEnd, Code, MESSAGE_BYTES_MAX, NO_BUFFER, Operated, Received, ReleaseList, Told, Versions,
+};
 
 fn sizes() -> Sizes {
     Sizes {
@@ -722,6 +724,47 @@ fn messages_take_a_short_way_and_nothing_else_does() {
 }
 
 #[test]
+fn operations_take_a_short_way_and_nothing_else_does() {
+    let (mut daemon, mut app, _) = pair();
+    let ask = |connection| Command::Ask {
+        kind: 2,
+        stride: 3,
+        connection,
+        token: 4,
+        region: 5,
+        place: 6,
+        bytes: 7,
+        count: 8,
+        operand: 9,
+        second: 10,
+    };
+    let close = Command::Close { connection: 1, abort: false };
+    for command in [ask(1), ask(2), close, ask(1)] {
+        app.submit(&command).unwrap();
+    }
+    assert_eq!((daemon.next_asked(1), daemon.next_asked(1)), (Some(ask(1)), None));
+    assert_eq!((daemon.next_asked(2), daemon.next_asked(1)), (Some(ask(2)), None));
+    assert_eq!(daemon.next_command(), Ok(Some(close)));
+    assert_eq!((daemon.next_asked(1), daemon.next_asked(1)), (Some(ask(1)), None));
+    let over = |length, buffer| {
+        let (status, token, value, extra, offset) = (1, 2, 3, 4, 64);
+        Completion::Operated { status, token, value, extra, offset, length, buffer }
+    };
+    let rare = Completion::Sent { connection: 1, sent: 1 };
+    let completions = [over(5, 6), rare, over(5, 6), over(0, NO_BUFFER)];
+    for completion in &completions {
+        daemon.complete(completion);
+    }
+    let operated = |bytes| Operated { status: 1, token: 2, value: 3, extra: 4, bytes };
+    let read = |app: &AppEnd| operated(Some(app.granted(64, 5, 6)));
+    assert_eq!(app.next_operated(), Some(read(&app)));
+    assert_eq!(app.next_operated(), None);
+    assert_eq!(app.next_told(), Ok(Some(Told::Other(rare))));
+    assert_eq!(app.next_told(), Ok(Some(Told::Operated(read(&app)))), "the long way, the same");
+    assert_eq!((app.next_operated(), app.next_operated()), (Some(operated(None)), None));
+}
+
+#[test]
 fn a_head_that_cannot_be_is_a_violation() {
     let (mut daemon, _app, memory) = pair();
     for sent in 0..14 {
@@ -853,6 +896,9 @@ fn drive(daemon: &mut DaemonEnd) {
     for look in 0..20 {
         if !daemon.has_asked() {
             assert_eq!(daemon.next_command(), Ok(None));
+        }
+        if look % 3 == 0 && daemon.next_asked(1).is_some() {
+            continue;
         }
         let next = if look % 2 == 0 { daemon.next_submitted() } else { Next::Other };
         if let Next::Message(Submitted { offset, length, .. }) = next {

@@ -57,18 +57,25 @@ impl<X: Component<Owner = ()>> Core<X> {
                     (taken, known) = (taken + count, behind);
                 }
                 Next::Nothing => return (taken, channel.is_starved()),
-                Next::Other => taken += self.take_other(now, id),
+                Next::Other => taken += self.take_other(now, id, COMMAND_BURST - taken),
             }
         }
     }
 
-    /// Takes a command that is no message.
+    /// Takes a command that is no message, and where it asks for an operation those behind it that
+    /// do so, too: `most` in all. Returns how many.
     #[inline(never)]
-    fn take_other(&mut self, now: Time, id: u32) -> usize {
+    fn take_other(&mut self, now: Time, id: u32, most: usize) -> usize {
         let Some(channel) = self.common.channels.channel(id) else { return 0 };
         match channel.end.next_command() {
             Ok(Some(command)) => {
                 channel.busy_at = now;
+                if let Command::Ask { connection, .. } | Command::AskWith { connection, .. } =
+                    command
+                {
+                    let on = (id, connection);
+                    return self.messages.ask(&mut self.common, now, on, command, most);
+                }
                 self.command(now, id, command);
                 1
             }
@@ -100,8 +107,6 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::ShareMemory { .. }
             | Command::Unshare { .. }
             | Command::SetGroup { .. }
-            | Command::Ask { .. }
-            | Command::AskWith { .. }
             | Command::OpenStream { .. }
             | Command::TakeStreams { .. }
             | Command::SendWithin { .. }
@@ -111,6 +116,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::SetPriority { .. }
             | Command::SetUnordered { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),
+            Command::Ask { .. } | Command::AskWith { .. } => {} // see `take_other`
             Command::TcpListen { .. }
             | Command::TcpConnect { .. }
             | Command::TcpSend { .. }

@@ -7,7 +7,7 @@ use clearway_transport::{Deadline, Owner, Priority};
 use super::Messages;
 use crate::channels::{Bearer, Channel, Channels, Held, ReleasedBytes};
 use crate::common::Common;
-use crate::operations::{Asking, Spot};
+use crate::operations::Spot;
 
 /// Peers that are told, and senders that are tried, in one turn when an app's memory has become
 /// free. Who finds none ends it for that turn: see `channels/line.rs`.
@@ -125,11 +125,8 @@ impl Messages {
             Command::SetGroup { token, offset, length } => {
                 self.set_group(common, channel, token, (offset, length));
             }
-            Command::Ask { .. } | Command::AskWith { .. } => match Asking::of(command) {
-                Ok(asking) => self.ask(common, now, channel, asking),
-                Err(violation) => common.channels.condemn(channel, violation),
-            },
-            Command::SendFrames { .. } => {} // for VIFs
+            Command::Ask { .. } | Command::AskWith { .. } => {} // see `ask`
+            Command::SendFrames { .. } => {}                    // for VIFs
             Command::TcpListen { .. }
             | Command::TcpConnect { .. }
             | Command::TcpSend { .. }

@@ -21,21 +21,13 @@ use crate::messages::Messages;
 /// The most that a request writes.
 const WRITE_BYTES_MAX: u32 = MESSAGE_BYTES_MAX - REQUEST_LENGTH as u32;
 
-/// An app asks for an operation on a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
-    connection: u64,
-    asked: Asked,
-}
-
-impl Asking {
+impl Asked {
     /// What a command asks for.
-    pub(crate) fn of(command: Command) -> Result<Self, Violation> {
+    fn of(command: Command) -> Result<Self, Violation> {
         match command {
             Command::Ask {
                 kind,
                 stride,
-                connection,
                 token,
                 region,
                 place: offset,
@@ -43,6 +35,7 @@ impl Asking {
                 count,
                 operand,
                 second,
+                ..
             } => {
                 let takes_nothing = matches!(
                     Kind::of(kind),
@@ -66,16 +59,11 @@ impl Asking {
                     operand,
                     second,
                 };
-                let asked = Asked { token, request, payload: (0, 0), refused: None };
-                if takes_nothing {
-                    Ok(Self { connection, asked })
-                } else {
-                    Err(Violation::Operation(kind))
-                }
+                let asked = Self { token, request, payload: (0, 0), refused: None };
+                if takes_nothing { Ok(asked) } else { Err(Violation::Operation(kind)) }
             }
             Command::AskWith {
                 kind,
-                connection,
                 token,
                 region,
                 place,
@@ -83,6 +71,7 @@ impl Asking {
                 length,
                 operand,
                 second,
+                ..
             } => {
                 let bytes = length as usize;
                 let (wanted, count) = match Kind::of(kind) {
@@ -106,64 +95,84 @@ impl Asking {
                     operand,
                     second,
                 };
-                let payload = (offset, length);
-                Ok(Self { connection, asked: Asked { token, request, payload, refused: None } })
+                Ok(Self { token, request, payload: (offset, length), refused: None })
             }
             _ => Err(Violation::Operation(0)),
         }
     }
 
     fn is_too_large(&self) -> bool {
-        let is_batch = self.asked.request.kind == Kind::BatchRead as u8;
-        self.asked.payload.1 > WRITE_BYTES_MAX
-            || (self.asked.request.length > READ_BYTES_MAX && !is_batch)
+        let is_batch = self.request.kind == Kind::BatchRead as u8;
+        self.payload.1 > WRITE_BYTES_MAX || (self.request.length > READ_BYTES_MAX && !is_batch)
     }
 }
 
 impl Messages {
-    /// Has an operation carried out that an app asks for, here or by the peer.
-    pub(crate) fn ask(&mut self, common: &mut Common, now: Time, id: u32, asking: Asking) {
-        let Asking { connection, asked } = asking;
-        common.channels.operation_counters.operations_asked += 1;
-        let Some(channel) = common.channels.channel(id) else { return };
-        if channel.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
-            return common.channels.condemn(id, Violation::TooManyOperations);
+    /// Has operations carried out that an app asks for on a connection, here or by the peer: this
+    /// one, and those that stand behind it, `most` in all. Returns how many.
+    pub(crate) fn ask(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        (id, connection): (u32, u64),
+        first: Command,
+        most: usize,
+    ) -> usize {
+        let channels = &mut common.channels;
+        let Some(channel) = channels.channel(id) else { return 1 };
+        let way = self.way(channel, connection);
+        let (taken, outcome) = match (way.route, way.slot) {
+            (Route::Flow { key, .. }, _) => {
+                let asked = channel.take_asked(&way, first, most);
+                self.endpoint.push_operations(now, key, channels);
+                asked
+            }
+            (Route::Local, Some(slot)) => {
+                let is_next = !channel.is_waiting(slot);
+                let asked = channel.take_asked(&way, first, 1);
+                if is_next {
+                    // What is blocked is tried again.
+                    let _ = channels.advance_local(Owner { channel: id, connection: slot });
+                }
+                asked
+            }
+            (Route::Local | Route::Stream | Route::None, _) => {
+                channel.take_asked(&way, first, most)
+            }
+        };
+        channels.operation_counters.operations_asked += taken as u64;
+        if let Err(violation) = outcome {
+            channels.condemn(id, violation);
         }
+        taken
+    }
+
+    /// The way of what is asked on this connection.
+    fn way(&mut self, channel: &Channel, connection: u64) -> Way {
         let slot = channel.find(connection);
         let route = slot.and_then(|slot| Some(Route::of(channel.peek_connection(slot)?)));
         let route = route.unwrap_or(Route::None);
-        let pool_bytes = channel.end.sizes().receive_pool_bytes;
         let refused = match route {
             _ if !channel.operations.may_ask => Some(OperationStatus::Denied),
             Route::None | Route::Flow { is_open: false, .. } => Some(OperationStatus::NoConnection),
-            _ if asking.is_too_large() => Some(OperationStatus::TooLarge),
-            _ if asked.answer_bytes_max() > pool_bytes => Some(OperationStatus::NoRoom),
+            Route::Stream => Some(OperationStatus::Unsupported),
             Route::Flow { key, .. } if !self.endpoint.takes_operations(key) => {
                 Some(OperationStatus::Unsupported)
             }
-            Route::Stream => Some(OperationStatus::Unsupported),
             Route::Flow { .. } | Route::Local => None,
         };
-        // With something in front of it, also what is refused comes in its turn.
-        match (slot.filter(|slot| refused.is_none() || channel.has_asked(*slot)), route) {
-            (Some(slot), Route::Flow { key, .. }) => {
-                channel.line_up(slot, Asked { refused, ..asked });
-                self.endpoint.push_operations(now, key, &mut common.channels);
-            }
-            (Some(slot), Route::Local) => {
-                let is_next = !channel.is_waiting(slot);
-                channel.line_up(slot, Asked { refused, ..asked });
-                if is_next {
-                    // What is blocked is tried again.
-                    let _ = common.channels.advance_local(Owner { channel: id, connection: slot });
-                }
-            }
-            (_, Route::None | Route::Stream) | (None, _) => {
-                let status = refused.unwrap_or(OperationStatus::NoConnection);
-                channel.tell(operated(asked.token, status, 0, 0));
-            }
-        }
+        Way { connection, slot, route, refused }
     }
+}
+
+/// The way of what an app asks for on a connection.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    connection: u64,
+    slot: Option<u32>,
+    route: Route,
+    /// It leads nowhere, or is not to be gone.
+    refused: Option<OperationStatus>,
 }
 
 /// Where the operations of a connection go.
@@ -230,7 +239,57 @@ impl Channel {
         message
     }
 
+    /// Takes what the app asks for on a connection, until there is something else or an offence:
+    /// how many, and that.
+    fn take_asked(
+        &mut self,
+        way: &Way,
+        first: Command,
+        most: usize,
+    ) -> (usize, Result<(), Violation>) {
+        let (mut taken, mut next) = (0, Some(first));
+        while let Some(command) = next {
+            taken += 1;
+            if let Err(violation) = self.take_one_asked(way, command) {
+                return (taken, Err(violation));
+            }
+            next = if taken < most { self.end.next_asked(way.connection) } else { None };
+        }
+        (taken, Ok(()))
+    }
+
+    #[inline]
+    fn take_one_asked(&mut self, way: &Way, command: Command) -> Result<(), Violation> {
+        let asked = Asked::of(command)?;
+        if self.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
+            return Err(Violation::TooManyOperations);
+        }
+        let refused = way.refused.or_else(|| self.refusal(&asked));
+        let line = way.slot.filter(|_| matches!(way.route, Route::Flow { .. } | Route::Local));
+        match line {
+            // With something in front of it, also what is refused comes in its turn.
+            Some(slot) if refused.is_none() || self.has_asked(slot) => {
+                self.line_up(slot, Asked { refused, ..asked });
+            }
+            _ => {
+                let status = refused.unwrap_or(OperationStatus::NoConnection);
+                self.tell(operated(asked.token, status, 0, 0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why an operation is not carried out, wherever that would be.
+    fn refusal(&self, asked: &Asked) -> Option<OperationStatus> {
+        if asked.is_too_large() {
+            return Some(OperationStatus::TooLarge);
+        }
+        let has_room = asked.answer_bytes_max() <= self.end.sizes().receive_pool_bytes;
+        (!has_room).then_some(OperationStatus::NoRoom)
+    }
+
     /// Appends what the app asks on a connection.
+    #[inline]
     fn line_up(&mut self, slot: u32, asked: Asked) {
         let Some(connection) = self.connection(slot) else { return };
         let exchange = connection.exchange.get_or_insert_default();

@@ -647,7 +647,8 @@ impl App {
                     self.bytes.push_back(received);
                     continue;
                 }
-                Told::Operated { status, token, value, extra, bytes } => {
+                Told::Operated(over) => {
+                    let clearway_channel::Operated { status, token, value, extra, bytes } = over;
                     let read = bytes.map(|bytes| {
                         let read = self.end.receive_bytes(&bytes).to_vec();
                         self.end.release(bytes);
