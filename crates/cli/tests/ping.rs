@@ -5,7 +5,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Output, Stdio};
 
 use support::server::Server;
@@ -36,9 +36,16 @@ fn wait_until_it_answers(from: &Daemon, host: &str) {
     eventually("the other host answers", || run(from, &format!("ping -c 1 {host}")).0 == Some(0));
 }
 
+/// Whose link takes packets of 9000 bytes, however long it is up.
+fn network_of_9000() -> Network {
+    let at = [1, 2].map(|host| IpAddr::from(Ipv4Addr::new(10, 8, 0, host)));
+    let nics = at.map(|at| format!("addresses = [\"{at}/24\"]\nmtu_bytes = 9000\n"));
+    Network::on_memif([&nics[0], &nics[1]], at)
+}
+
 #[test]
 fn it_is_used_and_sums_up_as_ping_does() {
-    let network = Network::start();
+    let network = network_of_9000();
     let client = &network.client;
     wait_until_it_answers(client, "10.8.0.2");
     let all = "3 sent, 3 received, 0 lost (0.000%), time";
@@ -78,7 +85,7 @@ fn ctrl_c_ends_it_with_the_summary() {
 /// What is larger than a packet is a message, and what answers it is `bench --serve`.
 #[test]
 fn what_no_packet_carries_is_sent_as_a_message() {
-    let network = Network::start();
+    let network = network_of_9000();
     let client = &network.client;
     wait_until_it_answers(client, "10.8.0.2");
     let start = "nobody listens on port 5001 of 10.8.0.2; start `clearway bench --serve` there";

@@ -16,10 +16,11 @@ use crate::directory::Directory;
 use crate::error::{Error, While as _};
 use crate::vif::{CountedFrames, Direction};
 
-/// Rounds before those that are counted: connections, estimates and caches settle.
-const WARM_UP_ROUNDS: u64 = 200;
+/// Rounds before those that are counted: connections, estimates and caches settle. Tests see only
+/// that they end.
+const WARM_UP_ROUNDS: u64 = if cfg!(test) { 20 } else { 200 };
 /// Rounds that are counted.
-pub(super) const ROUNDS: u64 = 500;
+pub(super) const ROUNDS: u64 = if cfg!(test) { 50 } else { 500 };
 /// Looks at an app that waits for a message which does not come.
 const PATIENCE: usize = 1_000_000;
 const NOW: Option<Duration> = Some(Duration::ZERO);
