@@ -221,8 +221,12 @@ impl Connection {
         self.recovery.prr.on_sent(bytes);
         self.data_sent = now;
         self.pacer.on_sent(bytes);
-        if !self.timers.is_set(Timer::Retransmit) && !self.timers.is_set(Timer::Persist) {
-            self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+        // RFC 6298, section 5: "a segment is never retransmitted too early, i.e., less than one RTO
+        // after the previous transmission of that segment". What the timer sends is the first.
+        let is_due = range.start == self.snd.una() || !self.timers.is_set(Timer::Retransmit);
+        if is_due && !self.timers.is_set(Timer::Persist) {
+            let deadline = self.before_giving_up(now + self.rto.timeout_ns(&self.settings));
+            self.timers.set(Timer::Retransmit, deadline);
         }
         let has_cwr =
             self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();

@@ -74,6 +74,19 @@ cases! {
         +0.1
         in_flight 1000";
 
+    /// RFC 6298, 5: "a segment is never retransmitted too early, i.e., less than one RTO after the
+    /// previous transmission of that segment", though that was no timeout.
+    nothing_is_sent_again_too_early: established() => "
+        send 5000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > P. 4001:5001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1; < . 1:1(0) ack 1; < . 1:1(0) ack 1
+        > . 1:1001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1";
+
     /// RFC 6298, 3: Karn: "RTT samples MUST NOT be made using segments that were retransmitted".
     no_sample_of_what_was_sent_twice: established() => "
         send 10
