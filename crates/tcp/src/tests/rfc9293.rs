@@ -398,9 +398,11 @@ cases! {
         state CLOSED; end Aborted";
 
     /// 3.10.7.4: CLOSE-WAIT and later: "This should not occur since a FIN has been received from
-    /// the remote side. Ignore the segment text."
+    /// the remote side. Ignore the segment text." Another FIN is acknowledged.
     data_after_the_fin_is_ignored: close_wait() => "
         < . 2:12(10) ack 1
+        unread 0; state CLOSE-WAIT
+        < F. 2:12(10) ack 1
         > . 1:1(0) ack 2
         unread 0; state CLOSE-WAIT";
 
@@ -969,8 +971,8 @@ fn a_fin_inside_of_the_window_in_every_receiving_state() {
 /// segment text."
 #[test]
 fn data_in_every_state_after_the_fin() {
-    in_every_state_after_its_fin("< . {N+0}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
-    in_every_state_after_its_fin("< . {N+50}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
+    in_every_state_after_its_fin("< . {N+0}:1(10) ack {A}; state STATE");
+    in_every_state_after_its_fin("< . {N+50}:1(10) ack {A}; state STATE");
 }
 
 /// 3.10.7.4: "If the ACK is a duplicate (SEG.ACK =< SND.UNA), it can be ignored."
