@@ -169,6 +169,7 @@ impl Connection {
         let is_closed = probe == Probe::Window && self.snd.window() == 0;
         if is_closed && self.settings.variants.empty_window_probes {
             let before = self.snd.una() - 1;
+            self.stalled_since.get_or_insert(now);
             return Some(self.segment(now, before..before, Flags::NONE));
         }
         if probe == Probe::Window {
