@@ -301,6 +301,17 @@ cases! {
         > . 1:1(0) ack 2002
         state CLOSE-WAIT; recv 2000";
 
+    /// RFC 5681, 4.2: "an immediate ACK when the incoming segment fills in all or part of a gap in
+    /// the sequence space", behind which only a FIN may be.
+    a_gap_before_a_fin: established_with("quick=0", "mss 1000") => "
+        < F. 201:201(0) ack 1
+        > . 1:1(0) ack 1
+        < . 1:101(100) ack 1
+        > . 1:1(0) ack 101
+        < . 101:201(100) ack 1
+        > . 1:1(0) ack 202
+        state CLOSE-WAIT; recv 200";
+
     /// 3.10.7.4: data behind a FIN is not of the stream.
     data_behind_a_fin_is_ignored: established() => "
         < F. 101:101(0) ack 1
