@@ -33,7 +33,8 @@ pub(crate) struct Seen {
     pub(crate) advances: bool,
     /// all that was in flight at the timeout,
     pub(crate) is_all: bool,
-    /// or something by an acknowledgement, selective or not, that was never sent again.
+    /// or something by an acknowledgement, selective or not, that was sent before the timeout and
+    /// never again.
     pub(crate) has_original: bool,
     /// There is new data that may be sent.
     pub(crate) has_new_data: bool,

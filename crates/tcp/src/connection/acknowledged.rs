@@ -252,14 +252,14 @@ impl Connection {
         let verdict = self.recovery.frto.on_ack(&frto::Seen {
             advances: seen.advances,
             is_all: seen.ack >= self.recovery.point(),
-            has_original: seen.delivered.newest.is_some(),
+            has_original: seen.delivered.first_end <= self.recovery.point(),
             has_new_data: self.snd.has_unsent() && self.snd.open() > 0,
         });
         match verdict {
             frto::Verdict::Wait => {}
             frto::Verdict::SendNew => self.recovery.free_new = 2,
             frto::Verdict::Spurious => self.on_spurious(),
-            frto::Verdict::Lost => self.board.mark_all_lost(),
+            frto::Verdict::Lost => self.board.mark_lost_before(self.recovery.point()),
         }
     }
 

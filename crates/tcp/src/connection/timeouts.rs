@@ -110,7 +110,7 @@ impl Connection {
             self.board.mark_first_lost();
         } else {
             self.recovery.frto = Frto::Off;
-            self.board.mark_all_lost();
+            self.board.mark_lost_before(self.recovery.point());
         }
     }
 

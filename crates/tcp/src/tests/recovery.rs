@@ -767,6 +767,27 @@ cases! {
         < . 1:1(0) ack 3001
         recovery open";
 
+    /// RFC 5682, section 3: of what is selectively acknowledged, only what was sent before the
+    /// timeout says that it was for nothing. What was sent behind it is not lost with it.
+    f_rto_goes_on_if_only_new_data_arrives: established_with("sack", "mss 1000,sackOK") => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.002 > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 1001 <sack 3001:4001>
+        > . 1001:2001(1000) ack 1
+        recovery loss
+        < . 1:1(0) ack 2001 <sack 3001:5001>
+        > . 2001:3001(1000) ack 1
+        > P. 5001:6001(1000) ack 1
+        recovery loss";
+
     /// The same: new segments cannot be sent if the receiver's window is full, and nothing is
     /// waited for that will not come.
     f_rto_goes_on_if_the_window_is_full: established_with("sack", "mss 1000,sackOK") => "
