@@ -29,6 +29,9 @@ pub(crate) enum Verdict {
 /// An acknowledgement as F-RTO sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
+    /// It says nothing of what is outstanding: it came with data, moves the window, or tells of what
+    /// has come twice (RFC 2883), as a tail loss probe before the timeout brings about.
+    pub(crate) is_silent: bool,
     /// It acknowledges more than before,
     pub(crate) advances: bool,
     /// all that was in flight at the timeout,
@@ -44,6 +47,7 @@ impl Frto {
     pub(crate) fn on_ack(&mut self, seen: &Seen) -> Verdict {
         let verdict = match *self {
             Self::Off => return Verdict::Wait,
+            _ if seen.is_silent => return Verdict::Wait,
             // 2: "When the first acknowledgment after the RTO retransmission arrives at the
             // sender".
             Self::Retransmitted if !seen.advances => Verdict::Lost,

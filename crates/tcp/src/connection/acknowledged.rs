@@ -250,6 +250,7 @@ impl Connection {
     /// F-RTO: what the acknowledgements after a timeout say about it.
     fn judge_timeout(&mut self, seen: &Ack) {
         let verdict = self.recovery.frto.on_ack(&frto::Seen {
+            is_silent: !seen.advances && !seen.is_bare && seen.delivered.bytes == 0,
             advances: seen.advances,
             is_all: seen.ack >= self.recovery.point(),
             has_original: seen.delivered.first_end <= self.recovery.point(),

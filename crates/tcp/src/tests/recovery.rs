@@ -788,6 +788,30 @@ cases! {
         > P. 5001:6001(1000) ack 1
         recovery loss";
 
+    /// The same: what comes with data, or tells that a tail loss probe has come twice (RFC 2883), is
+    /// no duplicate acknowledgement, and says nothing of a loss.
+    f_rto_waits_for_what_says_something: established_with("sack", "mss 1000,sackOK") => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.002 > P. 2001:3001(1000) ack 1
+        +0.001 send 3000
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > P. 5001:6001(1000) ack 1
+        +0.199 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:101(100) ack 1
+        < . 101:101(0) ack 3001
+        > . 6001:7001(1000) ack 101
+        > . 7001:8001(1000) ack 101
+        < . 101:101(0) ack 3001 <sack 2001:3001>
+        recovery loss
+        < . 101:101(0) ack 4001
+        > P. 8001:9001(1000) ack 101
+        recovery open";
+
     /// The same: new segments cannot be sent if the receiver's window is full, and nothing is
     /// waited for that will not come.
     f_rto_goes_on_if_the_window_is_full: established_with("sack", "mss 1000,sackOK") => "
