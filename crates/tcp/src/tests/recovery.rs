@@ -812,6 +812,41 @@ cases! {
         > P. 8001:9001(1000) ack 101
         recovery open";
 
+    /// RFC 5682, section 2, without SACK: two acknowledgements in a row acknowledge more.
+    f_rto_without_sack: established() => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 2001
+        > P. 5001:6001(1000) ack 1
+        recovery open";
+
+    /// The same: a duplicate says that the loss was real.
+    f_rto_without_sack_goes_on_after_a_real_loss: established() => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 1001
+        > . 1001:2001(1000) ack 1
+        recovery loss
+        < . 1:1(0) ack 1001
+        > . 2001:3001(1000) ack 1
+        < . 1:1(0) ack 5001
+        > P. 5001:6001(1000) ack 1
+        recovery open";
+
     /// The same: new segments cannot be sent if the receiver's window is full, and nothing is
     /// waited for that will not come.
     f_rto_goes_on_if_the_window_is_full: established_with("sack", "mss 1000,sackOK") => "
