@@ -114,9 +114,7 @@ impl Connection {
         if length > 0 {
             return self.handle_data(now, key, start, arrival, memory);
         }
-        if self.settings.variants.lax_ecn {
-            self.ecn.on_bare(arrival.ecn, flags);
-        }
+        self.ecn.on_bare(arrival.ecn, flags, self.settings.variants.lax_ecn);
         Reply::Nothing
     }
 
