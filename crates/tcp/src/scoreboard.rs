@@ -437,12 +437,18 @@ impl Scoreboard {
         Some(self.resend(now, index))
     }
 
-    /// The last segment, or its last `most` bytes, is sent again now.
-    pub(crate) fn resend_last(&mut self, now: Time, most: u32) -> Option<Range<u64>> {
-        let last = self.records.back()?;
-        let ahead = last.length.saturating_sub(most);
-        self.split(self.records.len() - 1, if ahead == 0 { u32::MAX } else { ahead });
-        Some(self.resend(now, self.records.len() - 1))
+    /// The last segment that ends before `limit`, if there is one, or its last `most` bytes, is sent
+    /// again now.
+    pub(crate) fn resend_last(&mut self, now: Time, limit: u64, most: u32) -> Option<Range<u64>> {
+        let inside = self.records.partition_point(|record| record.end() <= limit);
+        let count = if inside == 0 { self.records.len() } else { inside };
+        let index = count.checked_sub(1)?;
+        let ahead = self.records[index].length.saturating_sub(most);
+        if ahead == 0 {
+            return Some(self.resend(now, index));
+        }
+        self.split(index, ahead);
+        Some(self.resend(now, index + 1))
     }
 
     fn resend(&mut self, now: Time, index: usize) -> Range<u64> {

@@ -185,7 +185,9 @@ impl Connection {
         let transmit = match new {
             Some(range) => self.first_time(now, range),
             None => {
-                let range = self.board.resend_last(now, bytes)?;
+                // RFC 9293, 3.8.6: of a window that has shrunk, what is inside is sent again.
+                let limit = self.snd.una() + self.snd.window();
+                let range = self.board.resend_last(now, limit, bytes)?;
                 self.again(now, range)
             }
         };

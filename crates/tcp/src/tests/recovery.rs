@@ -229,6 +229,18 @@ cases! {
         > . 9001:10001(1000) ack 1
         +0.2 > . 10001:11001(1000) ack 1";
 
+    /// RFC 9293, 3.8.6: where the window has shrunk, what is inside of it is sent again.
+    a_tail_loss_probe_in_a_window_that_has_shrunk: far_away() => "
+        send 6000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > P. 5001:6001(1000) ack 1
+        +0.05 < . 1:1(0) ack 3001 win 1001
+        +0.1875 > . 3001:4001(1000) ack 1";
+
     /// RFC 8985, 6.2, step 5: what is sent again is not lost by what was sent before it, even if all
     /// of it is of one moment.
     what_is_sent_again_is_later: established_with("sack", "mss 1000,sackOK") => "

@@ -19,7 +19,7 @@ enum Step {
     LongerLost(u32),
     ForgetLost,
     ResendLost(u32),
-    ResendLast(u32),
+    ResendLast(u64, u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -33,7 +33,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (100..900u32).prop_map(Step::LongerLost),
         1 => Just(Step::ForgetLost),
         3 => (50..1500u32).prop_map(Step::ResendLost),
-        1 => (50..1500u32).prop_map(Step::ResendLast),
+        1 => (0..=100u64, 50..1500u32).prop_map(|(limit, most)| Step::ResendLast(limit, most)),
     ];
     proptest::collection::vec(step, 1..80)
 }
@@ -89,7 +89,10 @@ impl Books {
             Step::LongerLost(most) => self.board.mark_longer_lost(most),
             Step::ForgetLost => self.board.forget_lost(),
             Step::ResendLost(most) => drop(self.board.resend_lost(self.now, most)),
-            Step::ResendLast(most) => drop(self.board.resend_last(self.now, most)),
+            Step::ResendLast(limit, most) => {
+                let limit = self.place(limit);
+                drop(self.board.resend_last(self.now, limit, most));
+            }
         }
     }
 }
