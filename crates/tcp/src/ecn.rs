@@ -340,10 +340,12 @@ impl EcnState {
         }
     }
 
-    /// One without data has come: `Variants::lax_ecn`.
-    pub(crate) fn on_bare(&mut self, ecn: Ecn, flags: Flags) {
+    /// One without data has come. Its mark counts with `Variants::lax_ecn` only (6.1.4). Its CWR
+    /// does always: 6.1.3 asks for no data, and there are peers that reduce the window and have
+    /// none to send.
+    pub(crate) fn on_bare(&mut self, ecn: Ecn, flags: Flags, is_lax: bool) {
         if let Feedback::Classic(classic) = &mut self.feedback {
-            classic.on_data(ecn, flags);
+            classic.on_data(if is_lax { ecn } else { Ecn::NotCapable }, flags);
         }
     }
 

@@ -1,5 +1,6 @@
-//! F-RTO (RFC 5682, section 3): whether a retransmission timeout was for nothing, because what was
-//! in flight was only late.
+//! F-RTO (RFC 5682): whether a retransmission timeout was for nothing, because what was in flight was
+//! only late. The algorithm with SACK (section 3) is that without (section 2) where nothing is
+//! acknowledged selectively.
 
 /// Where the detection stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,11 +30,15 @@ pub(crate) enum Verdict {
 /// An acknowledgement as F-RTO sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
+    /// It says nothing of what is outstanding: it came with data, moves the window, or tells of what
+    /// has come twice (RFC 2883), as a tail loss probe before the timeout brings about.
+    pub(crate) is_silent: bool,
     /// It acknowledges more than before,
     pub(crate) advances: bool,
     /// all that was in flight at the timeout,
     pub(crate) is_all: bool,
-    /// or something by an acknowledgement, selective or not, that was never sent again.
+    /// or something by an acknowledgement, selective or not, that was sent before the timeout and
+    /// never again.
     pub(crate) has_original: bool,
     /// There is new data that may be sent.
     pub(crate) has_new_data: bool,
@@ -43,6 +48,7 @@ impl Frto {
     pub(crate) fn on_ack(&mut self, seen: &Seen) -> Verdict {
         let verdict = match *self {
             Self::Off => return Verdict::Wait,
+            _ if seen.is_silent => return Verdict::Wait,
             // 2: "When the first acknowledgment after the RTO retransmission arrives at the
             // sender".
             Self::Retransmitted if !seen.advances => Verdict::Lost,

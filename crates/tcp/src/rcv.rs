@@ -213,7 +213,9 @@ impl Receive {
         has_fin: bool,
         memory: &mut impl Memory,
     ) -> Received {
-        let (before, had_holes) = (self.next, !self.queue.is_contiguous());
+        // A FIN that waits has come out of order, too.
+        let had_holes = !self.queue.is_contiguous() || self.fin.is_some();
+        let before = self.next;
         let whole = start..start + u64::from(length);
         if has_fin {
             self.learn_fin(whole.end);

@@ -72,6 +72,8 @@ pub(crate) struct Delivered {
     /// sent once: others are ambiguous (Karn's algorithm).
     pub(crate) newest: Option<Time>,
     pub(crate) oldest: Option<Time>,
+    /// Where the first segment of it ends that was sent once.
+    pub(crate) first_end: u64,
     /// When the newest transmission of all left.
     pub(crate) last_sent: Time,
 }
@@ -79,7 +81,8 @@ pub(crate) struct Delivered {
 impl Delivered {
     pub(crate) const fn new(now: Time, min_rtt_ns: u64) -> Self {
         let last_sent = Time::ZERO;
-        Self { now, min_rtt_ns, bytes: 0, newest: None, oldest: None, last_sent }
+        let (newest, oldest, first_end) = (None, None, u64::MAX);
+        Self { now, min_rtt_ns, bytes: 0, newest, oldest, first_end, last_sent }
     }
 
     #[inline]
@@ -87,6 +90,7 @@ impl Delivered {
         self.last_sent = self.last_sent.max(record.sent);
         if !record.again {
             self.newest = self.newest.max(Some(record.sent));
+            self.first_end = self.first_end.min(record.end());
         }
         rack.on_delivered(self.now, record.as_sent(), self.min_rtt_ns);
     }
@@ -368,21 +372,18 @@ impl Scoreboard {
         lost
     }
 
-    /// All that has not arrived counts as lost. A timeout of a large window does not look at every
-    /// segment of it.
-    pub(crate) fn mark_all_lost(&mut self) {
+    /// All before `end`, where a segment ends, that has not arrived counts as lost. A timeout of a
+    /// large window does not look at every segment of it.
+    pub(crate) fn mark_lost_before(&mut self, end: u64) {
         self.forget_sacked_if_taken_back();
-        self.lost = RangeSet::new();
-        self.lost_bytes = 0;
-        let end = self.records.back().map_or(self.judged, Record::end);
         let mut start = self.records.front().map_or(end, |record| record.start);
-        for known in self.sacked.iter() {
+        for known in self.sacked.iter().take_while(|known| known.start < end) {
             self.lost_bytes += self.lost.insert(start..known.start);
             start = known.end;
         }
-        self.lost_bytes += self.lost.insert(start..end);
-        self.resent.clear();
-        self.judged = end;
+        self.lost_bytes += self.lost.insert(start..end.max(start));
+        self.resent.retain(|sent| sent.end > end);
+        self.judged = self.judged.max(end);
     }
 
     /// Nothing was lost after all, as far as is known.
@@ -436,12 +437,18 @@ impl Scoreboard {
         Some(self.resend(now, index))
     }
 
-    /// The last segment, or its last `most` bytes, is sent again now.
-    pub(crate) fn resend_last(&mut self, now: Time, most: u32) -> Option<Range<u64>> {
-        let last = self.records.back()?;
-        let ahead = last.length.saturating_sub(most);
-        self.split(self.records.len() - 1, if ahead == 0 { u32::MAX } else { ahead });
-        Some(self.resend(now, self.records.len() - 1))
+    /// The last segment that ends before `limit`, if there is one, or its last `most` bytes, is sent
+    /// again now.
+    pub(crate) fn resend_last(&mut self, now: Time, limit: u64, most: u32) -> Option<Range<u64>> {
+        let inside = self.records.partition_point(|record| record.end() <= limit);
+        let count = if inside == 0 { self.records.len() } else { inside };
+        let index = count.checked_sub(1)?;
+        let ahead = self.records[index].length.saturating_sub(most);
+        if ahead == 0 {
+            return Some(self.resend(now, index));
+        }
+        self.split(index, ahead);
+        Some(self.resend(now, index + 1))
     }
 
     fn resend(&mut self, now: Time, index: usize) -> Range<u64> {

@@ -57,8 +57,8 @@ pub struct Variants {
     /// the app sends meanwhile with it.
     pub late_syn_ack: bool,
     /// Who connects agrees to congestion notification, though it has not asked, if the peer's SYN
-    /// crosses its own and asks; and marks and CWR of what has no data count. RFC 3168, sections
-    /// 6.1.1 and 6.1.4, has neither.
+    /// crosses its own and asks; and marks of what has no data count. RFC 3168, sections 6.1.1
+    /// and 6.1.4, has neither.
     pub lax_ecn: bool,
     /// An error that says that the peer cannot be reached ends an attempt to connect, and an early
     /// connection. RFC 5461, section 4.1, has that of Linux; RFC 9293, section 3.9.2.2: "MUST NOT".

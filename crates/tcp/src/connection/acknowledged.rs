@@ -250,16 +250,17 @@ impl Connection {
     /// F-RTO: what the acknowledgements after a timeout say about it.
     fn judge_timeout(&mut self, seen: &Ack) {
         let verdict = self.recovery.frto.on_ack(&frto::Seen {
+            is_silent: !seen.advances && !seen.is_bare && seen.delivered.bytes == 0,
             advances: seen.advances,
             is_all: seen.ack >= self.recovery.point(),
-            has_original: seen.delivered.newest.is_some(),
+            has_original: seen.delivered.first_end <= self.recovery.point(),
             has_new_data: self.snd.has_unsent() && self.snd.open() > 0,
         });
         match verdict {
             frto::Verdict::Wait => {}
             frto::Verdict::SendNew => self.recovery.free_new = 2,
             frto::Verdict::Spurious => self.on_spurious(),
-            frto::Verdict::Lost => self.board.mark_all_lost(),
+            frto::Verdict::Lost => self.board.mark_lost_before(self.recovery.point()),
         }
     }
 

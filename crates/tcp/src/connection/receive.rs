@@ -114,9 +114,7 @@ impl Connection {
         if length > 0 {
             return self.handle_data(now, key, start, arrival, memory);
         }
-        if self.settings.variants.lax_ecn {
-            self.ecn.on_bare(arrival.ecn, flags);
-        }
+        self.ecn.on_bare(arrival.ecn, flags, self.settings.variants.lax_ecn);
         Reply::Nothing
     }
 
@@ -273,7 +271,9 @@ impl Connection {
         if !self.state.receives() {
             // The peer's FIN has come; RFC 9293: "This should not occur since a FIN has been
             // received from the remote side. Ignore the segment text." It may be the FIN again.
-            self.ack.demand();
+            if arrival.repr.flags.contains(Flags::FIN) {
+                self.ack.demand();
+            }
             return Reply::Nothing;
         }
         let end = start + u64::from(arrival.payload_length);

@@ -101,16 +101,15 @@ impl Connection {
         }
         self.suspect_black_hole(now);
         self.control.on_timeout();
-        let is_first = !was_timeout && self.sack;
         self.recovery.begin_timeout(self.snd.next());
         self.recovery.duplicates = 0;
-        if is_first {
+        if was_timeout {
+            self.recovery.frto = Frto::Off;
+            self.board.mark_lost_before(self.recovery.point());
+        } else {
             // RFC 5682, section 3.1: only "when the RTO expires" and the data was not sent again.
             self.recovery.frto = Frto::Retransmitted;
             self.board.mark_first_lost();
-        } else {
-            self.recovery.frto = Frto::Off;
-            self.board.mark_all_lost();
         }
     }
 

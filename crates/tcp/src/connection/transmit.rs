@@ -169,6 +169,7 @@ impl Connection {
         let is_closed = probe == Probe::Window && self.snd.window() == 0;
         if is_closed && self.settings.variants.empty_window_probes {
             let before = self.snd.una() - 1;
+            self.stalled_since.get_or_insert(now);
             return Some(self.segment(now, before..before, Flags::NONE));
         }
         if probe == Probe::Window {
@@ -184,7 +185,9 @@ impl Connection {
         let transmit = match new {
             Some(range) => self.first_time(now, range),
             None => {
-                let range = self.board.resend_last(now, bytes)?;
+                // RFC 9293, 3.8.6: of a window that has shrunk, what is inside is sent again.
+                let limit = self.snd.una() + self.snd.window();
+                let range = self.board.resend_last(now, limit, bytes)?;
                 self.again(now, range)
             }
         };
@@ -221,8 +224,12 @@ impl Connection {
         self.recovery.prr.on_sent(bytes);
         self.data_sent = now;
         self.pacer.on_sent(bytes);
-        if !self.timers.is_set(Timer::Retransmit) && !self.timers.is_set(Timer::Persist) {
-            self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+        // RFC 6298, section 5: "a segment is never retransmitted too early, i.e., less than one RTO
+        // after the previous transmission of that segment". What the timer sends is the first.
+        let is_due = range.start == self.snd.una() || !self.timers.is_set(Timer::Retransmit);
+        if is_due && !self.timers.is_set(Timer::Persist) {
+            let deadline = self.before_giving_up(now + self.rto.timeout_ns(&self.settings));
+            self.timers.set(Timer::Retransmit, deadline);
         }
         let has_cwr =
             self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();

@@ -159,7 +159,20 @@ cases! {
         < [ce] . 1:1(0) ack 1
         send 10; > [ect] P. 1:11(10) ack 1";
 
-    /// `Variants::lax_ecn`: it does, and so does its CWR.
+    /// RFC 3168, 6.1.3: an echo goes on "until it receives a CWR packet", which may have no data.
+    cwr_of_an_acknowledgement: listening() => "
+        unlisten; set ecn; listen
+        < SEW 0:0(0) win 10000 <mss 1000>
+        > SE. 0:0(0) ack 1
+        < . 1:1(0) ack 1
+        accept
+        < [ce] . 1:11(10) ack 1
+        > E. 1:1(0) ack 11
+        send 10; > [ect] PE. 1:11(10) ack 11
+        < W. 11:11(0) ack 11
+        send 10; > [ect] P. 11:21(10) ack 11";
+
+    /// `Variants::lax_ecn`: it does.
     a_mark_of_an_acknowledgement_counts: listening() => "
         unlisten; set ecn; set lax_ecn; listen
         < SEW 0:0(0) win 10000 <mss 1000>

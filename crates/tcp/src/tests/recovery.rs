@@ -74,6 +74,19 @@ cases! {
         +0.1
         in_flight 1000";
 
+    /// RFC 6298, 5: "a segment is never retransmitted too early, i.e., less than one RTO after the
+    /// previous transmission of that segment", though that was no timeout.
+    nothing_is_sent_again_too_early: established() => "
+        send 5000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > P. 4001:5001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1; < . 1:1(0) ack 1; < . 1:1(0) ack 1
+        > . 1:1001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1";
+
     /// RFC 6298, 3: Karn: "RTT samples MUST NOT be made using segments that were retransmitted".
     no_sample_of_what_was_sent_twice: established() => "
         send 10
@@ -215,6 +228,18 @@ cases! {
         > . 8001:9001(1000) ack 1
         > . 9001:10001(1000) ack 1
         +0.2 > . 10001:11001(1000) ack 1";
+
+    /// RFC 9293, 3.8.6: where the window has shrunk, what is inside of it is sent again.
+    a_tail_loss_probe_in_a_window_that_has_shrunk: far_away() => "
+        send 6000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > P. 5001:6001(1000) ack 1
+        +0.05 < . 1:1(0) ack 3001 win 1001
+        +0.1875 > . 3001:4001(1000) ack 1";
 
     /// RFC 8985, 6.2, step 5: what is sent again is not lost by what was sent before it, even if all
     /// of it is of one moment.
@@ -752,6 +777,86 @@ cases! {
         > P. 2001:3001(1000) ack 1
         recovery loss
         < . 1:1(0) ack 3001
+        recovery open";
+
+    /// RFC 5682, section 3: of what is selectively acknowledged, only what was sent before the
+    /// timeout says that it was for nothing. What was sent behind it is not lost with it.
+    f_rto_goes_on_if_only_new_data_arrives: established_with("sack", "mss 1000,sackOK") => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.002 > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 1001 <sack 3001:4001>
+        > . 1001:2001(1000) ack 1
+        recovery loss
+        < . 1:1(0) ack 2001 <sack 3001:5001>
+        > . 2001:3001(1000) ack 1
+        > P. 5001:6001(1000) ack 1
+        recovery loss";
+
+    /// The same: what comes with data, or tells that a tail loss probe has come twice (RFC 2883), is
+    /// no duplicate acknowledgement, and says nothing of a loss.
+    f_rto_waits_for_what_says_something: established_with("sack", "mss 1000,sackOK") => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.002 > P. 2001:3001(1000) ack 1
+        +0.001 send 3000
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > P. 5001:6001(1000) ack 1
+        +0.199 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:101(100) ack 1
+        < . 101:101(0) ack 3001
+        > . 6001:7001(1000) ack 101
+        > . 7001:8001(1000) ack 101
+        < . 101:101(0) ack 3001 <sack 2001:3001>
+        recovery loss
+        < . 101:101(0) ack 4001
+        > P. 8001:9001(1000) ack 101
+        recovery open";
+
+    /// RFC 5682, section 2, without SACK: two acknowledgements in a row acknowledge more.
+    f_rto_without_sack: established() => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 2001
+        > P. 5001:6001(1000) ack 1
+        recovery open";
+
+    /// The same: a duplicate says that the loss was real.
+    f_rto_without_sack_goes_on_after_a_real_loss: established() => "
+        +0.02 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 1001
+        > . 1001:2001(1000) ack 1
+        recovery loss
+        < . 1:1(0) ack 1001
+        > . 2001:3001(1000) ack 1
+        < . 1:1(0) ack 5001
+        > P. 5001:6001(1000) ack 1
         recovery open";
 
     /// The same: new segments cannot be sent if the receiver's window is full, and nothing is

@@ -301,6 +301,17 @@ cases! {
         > . 1:1(0) ack 2002
         state CLOSE-WAIT; recv 2000";
 
+    /// RFC 5681, 4.2: "an immediate ACK when the incoming segment fills in all or part of a gap in
+    /// the sequence space", behind which only a FIN may be.
+    a_gap_before_a_fin: established_with("quick=0", "mss 1000") => "
+        < F. 201:201(0) ack 1
+        > . 1:1(0) ack 1
+        < . 1:101(100) ack 1
+        > . 1:1(0) ack 101
+        < . 101:201(100) ack 1
+        > . 1:1(0) ack 202
+        state CLOSE-WAIT; recv 200";
+
     /// 3.10.7.4: data behind a FIN is not of the stream.
     data_behind_a_fin_is_ignored: established() => "
         < F. 101:101(0) ack 1
@@ -398,9 +409,11 @@ cases! {
         state CLOSED; end Aborted";
 
     /// 3.10.7.4: CLOSE-WAIT and later: "This should not occur since a FIN has been received from
-    /// the remote side. Ignore the segment text."
+    /// the remote side. Ignore the segment text." Another FIN is acknowledged.
     data_after_the_fin_is_ignored: close_wait() => "
         < . 2:12(10) ack 1
+        unread 0; state CLOSE-WAIT
+        < F. 2:12(10) ack 1
         > . 1:1(0) ack 2
         unread 0; state CLOSE-WAIT";
 
@@ -969,8 +982,8 @@ fn a_fin_inside_of_the_window_in_every_receiving_state() {
 /// segment text."
 #[test]
 fn data_in_every_state_after_the_fin() {
-    in_every_state_after_its_fin("< . {N+0}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
-    in_every_state_after_its_fin("< . {N+50}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
+    in_every_state_after_its_fin("< . {N+0}:1(10) ack {A}; state STATE");
+    in_every_state_after_its_fin("< . {N+50}:1(10) ack {A}; state STATE");
 }
 
 /// 3.10.7.4: "If the ACK is a duplicate (SEG.ACK =< SND.UNA), it can be ignored."

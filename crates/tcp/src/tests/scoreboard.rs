@@ -15,11 +15,11 @@ enum Step {
     Sack(u64, u64),
     DetectLost,
     FirstLost,
-    AllLost,
+    LostBefore(u64),
     LongerLost(u32),
     ForgetLost,
     ResendLost(u32),
-    ResendLast(u32),
+    ResendLast(u64, u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -29,11 +29,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..100u64, 0..60u64).prop_map(|(start, length)| Step::Sack(start, length)),
         2 => Just(Step::DetectLost),
         1 => Just(Step::FirstLost),
-        1 => Just(Step::AllLost),
+        1 => (0..=100u64).prop_map(Step::LostBefore),
         1 => (100..900u32).prop_map(Step::LongerLost),
         1 => Just(Step::ForgetLost),
         3 => (50..1500u32).prop_map(Step::ResendLost),
-        1 => (50..1500u32).prop_map(Step::ResendLast),
+        1 => (0..=100u64, 50..1500u32).prop_map(|(limit, most)| Step::ResendLast(limit, most)),
     ];
     proptest::collection::vec(step, 1..80)
 }
@@ -82,11 +82,17 @@ impl Books {
             }
             Step::DetectLost => drop(self.board.detect_lost(self.now, &self.rack, &WINDOW)),
             Step::FirstLost => drop(self.board.mark_first_lost()),
-            Step::AllLost => self.board.mark_all_lost(),
+            Step::LostBefore(hundredths) => {
+                let place = self.una + (self.next - self.una) * hundredths / 100;
+                self.board.mark_lost_before(self.board.edge_at(place).unwrap_or(self.next));
+            }
             Step::LongerLost(most) => self.board.mark_longer_lost(most),
             Step::ForgetLost => self.board.forget_lost(),
             Step::ResendLost(most) => drop(self.board.resend_lost(self.now, most)),
-            Step::ResendLast(most) => drop(self.board.resend_last(self.now, most)),
+            Step::ResendLast(limit, most) => {
+                let limit = self.place(limit);
+                drop(self.board.resend_last(self.now, limit, most));
+            }
         }
     }
 }
@@ -151,7 +157,7 @@ fn what_was_taken_back_is_judged_again() {
     for number in 0..3 {
         board.push(at(1), 1000 * number..1000 * (number + 1));
     }
-    board.mark_all_lost();
+    board.mark_lost_before(3000);
     (0..3).for_each(|_| assert!(board.resend_lost(at(2), 1000).is_some()));
     let mut sack = |board: &mut Scoreboard, now, range| {
         board.sack(&range, &mut Delivered::new(at(now), MILLISECOND), &mut rack);
