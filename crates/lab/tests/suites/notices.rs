@@ -175,6 +175,16 @@ cases! {
         +0.2 > . 0:0(0) ack 1; +0.4 > . 0:0(0) ack 1; < . 1:1(0) ack 1 win 0
         +0.8 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 10000; > P. 1:101(100) ack 1";
 
+    /// Linux, `tcp_ack_probe`: the interval to the next begins with the answer.
+    answered_empty_probes: host() => "
+        set empty_window_probes 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 win 0; accept 3 = 4; nonblock 4 = 0; write 4 100 = 100
+        +0.2 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 0
+        +0.4 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 0
+        +0.8 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 10000; > P. 1:101(100) ack 1";
+
     /// tcp(7), TCP_USER_TIMEOUT: "or buffered data may remain untransmitted (due to zero window
     /// size)", from the first probe on, whether it is answered or not.
     empty_probes_and_a_user_timeout: host() => "
