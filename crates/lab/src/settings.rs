@@ -30,6 +30,7 @@ impl Default for Defaults {
         // As Linux has it.
         options.settings.variants.experimental_fast_open = true;
         options.settings.variants.capable = Capable::IfAccurate;
+        options.settings.variants.trusts_path = true;
         options.settings.ecn_option = EcnOption::Always;
         Self {
             options,
@@ -163,6 +164,9 @@ settings! {
         |it, value| it.options.settings.variants.linear_syns = value as u8;
     tcp_synack_retries TIMES, "how often a SYN-ACK is sent again",
         |it| it.config.syn_ack_retries.into(), |it, value| it.config.syn_ack_retries = value as u8;
+    tcp_mtu_probing SWITCH, "what is lost again and again is sent in shorter segments",
+        |it| (!it.options.settings.variants.trusts_path).into(),
+        |it, value| it.options.settings.variants.trusts_path = value == 0;
     tcp_retries2 TIMES, "how often data is sent again until the connection is given up",
         |it| it.options.settings.retries.into(),
         |it, value| it.options.settings.retries = value as u8;

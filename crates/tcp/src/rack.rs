@@ -3,14 +3,26 @@
 
 use clearway_base::Time;
 
-/// A transmission: RFC 8985 compares them by time, and those of one burst by their end. What is sent
-/// again is later than what was sent for the first time at that moment: else, where time stands
-/// still between a segment and its acknowledgement, it would be lost as soon as it is sent.
+/// A transmission. RFC 8985 compares them by time, and those of one moment by their end, which is
+/// what a burst of new data wants. What is sent again in that moment, and is of lower numbers, is
+/// later nevertheless: each time that the numbers go back is a turn of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sent {
     pub(crate) at: Time,
-    pub(crate) again: bool,
+    pub(crate) turn: u16,
     pub(crate) end: u64,
+    /// It has been sent before.
+    pub(crate) again: bool,
+}
+
+impl Sent {
+    /// The turn of what is sent now and ends at `end`, if this was sent before it.
+    pub(crate) fn next_turn(&self, now: Time, end: u64) -> u16 {
+        if now != self.at {
+            return 0;
+        }
+        self.turn.saturating_add((end <= self.end).into())
+    }
 }
 
 /// The variables of RFC 8985, section 5.3.

@@ -24,7 +24,7 @@ use crate::fast_open::{FastOpenKeys, SavedPeer};
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 13;
+pub const SAVED_VERSION: u32 = 14;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -25,6 +25,8 @@ struct Record {
     start: u64,
     sent: Time,
     length: u32,
+    /// `Sent::turn`.
+    turn: u16,
     /// It has been sent more than once.
     again: bool,
 }
@@ -39,7 +41,7 @@ impl Record {
     }
 
     const fn as_sent(&self) -> Sent {
-        Sent { at: self.sent, again: self.again, end: self.end() }
+        Sent { at: self.sent, turn: self.turn, end: self.end(), again: self.again }
     }
 }
 
@@ -117,8 +119,22 @@ impl Scoreboard {
     pub(crate) fn push(&mut self, now: Time, range: Range<u64>) {
         debug_assert!(self.records.back().is_none_or(|last| last.end() == range.start));
         let length = (range.end - range.start) as u32;
-        self.records.push_back(Record { start: range.start, sent: now, length, again: false });
+        let turn = self.last_sent().next_turn(now, range.end);
+        self.records.push_back(Record {
+            start: range.start,
+            sent: now,
+            length,
+            turn,
+            again: false,
+        });
         self.bytes += u64::from(length);
+    }
+
+    /// The last transmission of what is outstanding.
+    #[inline]
+    fn last_sent(&self) -> Sent {
+        let pushed = self.records.back().map(Record::as_sent);
+        pushed.max(self.resent.back().copied()).unwrap_or_default()
     }
 
     /// What stands in `range` was sent before, nobody knows when, in segments of `segment_bytes`;
@@ -452,7 +468,9 @@ impl Scoreboard {
     }
 
     fn resend(&mut self, now: Time, index: usize) -> Range<u64> {
+        let last = self.last_sent();
         let record = &mut self.records[index];
+        record.turn = last.next_turn(now, record.end());
         (record.sent, record.again) = (now, true);
         let record = *record;
         self.resent.push_back(record.as_sent());

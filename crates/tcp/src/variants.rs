@@ -72,8 +72,11 @@ pub struct Variants {
     pub draft_accurate_ecn: bool,
     /// What may be marked, where both ends understand marks.
     pub capable: Capable,
+    /// What is lost again and again is sent in segments as long as before: RFC 8899, section 4.3,
+    /// has the path suspected, which may have become narrower.
+    pub trusts_path: bool,
     /// A closed window is probed with a number that was acknowledged, and nothing. RFC 9293,
-    /// section 3.8.6.1, has "at least one octet of new data".
+    /// section 3.8.6.1, has "at least one octet of new data". An answer puts off the next one.
     pub empty_window_probes: bool,
     /// Who gives no cookie when asked for one, or takes no data and gives no other cookie, is not
     /// asked again for 15 minutes.

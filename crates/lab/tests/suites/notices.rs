@@ -175,6 +175,32 @@ cases! {
         +0.2 > . 0:0(0) ack 1; +0.4 > . 0:0(0) ack 1; < . 1:1(0) ack 1 win 0
         +0.8 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 10000; > P. 1:101(100) ack 1";
 
+    /// Linux, `tcp_ack_probe`: the interval to the next begins with the answer.
+    answered_empty_probes: host() => "
+        set empty_window_probes 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 win 0; accept 3 = 4; nonblock 4 = 0; write 4 100 = 100
+        +0.2 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 0
+        +0.4 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 0
+        +0.8 > . 0:0(0) ack 1; +0.1 < . 1:1(0) ack 1 win 10000; > P. 1:101(100) ack 1";
+
+    /// Linux, `tcp_mtu_probing`: by default a path is not suspected of having become narrower.
+    timeouts_of_a_full_segment: established() => "
+        write 4 1000 = 1000; > P. 1:1001(1000) ack 1
+        +0.2 > P. 1:1001(1000) ack 1; +0.4 > P. 1:1001(1000) ack 1
+        +0.8 > P. 1:1001(1000) ack 1; +1.6 > P. 1:1001(1000) ack 1";
+
+    /// The same as it is if it is set: RFC 8899, section 4.3.
+    timeouts_of_a_segment_that_is_too_long: host() => "
+        set tcp_mtu_probing 1
+        socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 win 10000; accept 3 = 4; nonblock 4 = 0
+        write 4 1000 = 1000; > P. 1:1001(1000) ack 1
+        +0.2 > P. 1:1001(1000) ack 1; +0.4 > P. 1:1001(1000) ack 1
+        +0.8 > . 1:513(512) ack 1";
+
     /// tcp(7), TCP_USER_TIMEOUT: "or buffered data may remain untransmitted (due to zero window
     /// size)", from the first probe on, whether it is answered or not.
     empty_probes_and_a_user_timeout: host() => "

@@ -53,6 +53,9 @@ impl Connection {
         let repr = &arrival.repr;
         let una = self.snd.una();
         let window_changed = ack >= una && self.update_window(now, arrival, start, ack);
+        if self.settings.variants.empty_window_probes {
+            self.put_off_window_probe(now);
+        }
         let sacks = self.sack && !repr.options.sack().is_empty();
         if ack < una || (self.board.is_empty() && !sacks) {
             return After::Alive; // nothing that is not known
@@ -103,6 +106,14 @@ impl Connection {
             self.end_persist(now, ack);
         }
         changed
+    }
+
+    /// The answer to a window probe begins the interval to the next.
+    fn put_off_window_probe(&mut self, now: Time) {
+        if self.timers.is_set(Timer::Persist) {
+            let deadline = self.before_giving_up(now + self.rto.timeout_ns(&self.settings));
+            self.timers.set(Timer::Persist, deadline);
+        }
     }
 
     /// The window is open again. A probe that was not acknowledged was not taken: it is as if it

@@ -257,6 +257,29 @@ cases! {
         < . 1:1(0) ack 5001
         recovery open";
 
+    /// RFC 8985, 6.2, step 2: of what leaves in one moment, new data behind what is sent again is
+    /// later, and not lost because that has arrived.
+    new_data_is_later_than_what_is_sent_again_before_it: far_away() => "
+        send 11000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > . 5001:6001(1000) ack 1
+        > . 6001:7001(1000) ack 1
+        > . 7001:8001(1000) ack 1
+        > . 8001:9001(1000) ack 1
+        > . 9001:10001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 1001:5001 6001:10001>
+        > . 1:1001(1000) ack 1
+        > . 5001:6001(1000) ack 1
+        > P. 10001:11001(1000) ack 1
+        +0.1 < . 1:1(0) ack 5001 win 60000 <sack 6001:10001>
+        recovery recovery; in_flight 2000
+        < . 1:1(0) ack 11001 win 60000
+        recovery open; in_flight 0";
+
     /// RFC 8985, 7.4.2: a duplicate says that the original has arrived, too: nothing was lost.
     a_tail_loss_probe_for_nothing: far_away() => "
         send 2000

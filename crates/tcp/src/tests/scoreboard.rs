@@ -91,7 +91,7 @@ impl Books {
             Step::ResendLost(most) => drop(self.board.resend_lost(self.now, most)),
             Step::ResendLast(limit, most) => {
                 let limit = self.place(limit);
-                drop(self.board.resend_last(self.now, limit, most));
+                self.board.resend_last(self.now, limit, most);
             }
         }
     }
