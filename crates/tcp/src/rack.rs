@@ -16,11 +16,8 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// The turn of what is sent now and ends at `end`, if this was sent before it.
-    pub(crate) fn next_turn(&self, now: Time, end: u64) -> u16 {
-        if now != self.at {
-            return 0;
-        }
+    /// The turn of what is sent next, in the same moment, and ends at `end`.
+    pub(crate) fn next_turn(&self, end: u64) -> u16 {
         self.turn.saturating_add((end <= self.end).into())
     }
 }

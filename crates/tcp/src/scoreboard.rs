@@ -119,7 +119,7 @@ impl Scoreboard {
     pub(crate) fn push(&mut self, now: Time, range: Range<u64>) {
         debug_assert!(self.records.back().is_none_or(|last| last.end() == range.start));
         let length = (range.end - range.start) as u32;
-        let turn = self.last_sent().next_turn(now, range.end);
+        let turn = self.turn(now, range.end);
         self.records.push_back(Record {
             start: range.start,
             sent: now,
@@ -130,11 +130,12 @@ impl Scoreboard {
         self.bytes += u64::from(length);
     }
 
-    /// The last transmission of what is outstanding.
+    /// `Sent::turn` of what is sent now and ends at `end`.
     #[inline]
-    fn last_sent(&self) -> Sent {
-        let pushed = self.records.back().map(Record::as_sent);
-        pushed.max(self.resent.back().copied()).unwrap_or_default()
+    fn turn(&self, now: Time, end: u64) -> u16 {
+        let pushed = self.records.back().filter(|last| last.sent == now).map(Record::as_sent);
+        let resent = self.resent.back().filter(|last| last.at == now).copied();
+        pushed.max(resent).map_or(0, |last| last.next_turn(end))
     }
 
     /// What stands in `range` was sent before, nobody knows when, in segments of `segment_bytes`;
@@ -468,10 +469,9 @@ impl Scoreboard {
     }
 
     fn resend(&mut self, now: Time, index: usize) -> Range<u64> {
-        let last = self.last_sent();
+        let turn = self.turn(now, self.records[index].end());
         let record = &mut self.records[index];
-        record.turn = last.next_turn(now, record.end());
-        (record.sent, record.again) = (now, true);
+        (record.sent, record.turn, record.again) = (now, turn, true);
         let record = *record;
         self.resent.push_back(record.as_sent());
         if self.lost.contains(record.start) {
