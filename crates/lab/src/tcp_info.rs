@@ -46,6 +46,7 @@ pub(crate) fn emit(info: &Info, now: Time, observed: Option<Observed>) -> Vec<u8
     bytes[1] = match info.recovery {
         "recovery" => 3,
         "loss" => 4,
+        _ if info.sacked_bytes > 0 => 1, // TCP_CA_Disorder
         _ => 0,
     };
     bytes[2] = info.retries;

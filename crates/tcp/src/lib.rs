@@ -39,6 +39,7 @@ mod frto;
 mod isn;
 mod listen;
 mod mtu;
+mod needless;
 mod ports;
 mod prr;
 mod rack;

@@ -1,7 +1,10 @@
 //! What is done about loss: in which phase a connection is, from the first lost segment until all
 //! that was outstanding then is acknowledged.
 
+use core::ops::Range;
+
 use crate::frto::Frto;
+use crate::needless::Needless;
 use crate::prr::Prr;
 use crate::timestamps::is_before;
 
@@ -27,6 +30,8 @@ pub(crate) struct Recovery {
     /// What may be in flight during fast recovery.
     pub(crate) window_bytes: u64,
     pub(crate) frto: Frto,
+    /// What was sent again since the last phase began, until it is known whether in vain.
+    needless: Option<Box<Needless>>,
     /// The timestamp of the first retransmission: an acknowledgement that echoes an older one is of
     /// the original (the Eifel detection of RFC 3522).
     first_stamp: Option<u32>,
@@ -56,6 +61,7 @@ impl Recovery {
     pub(crate) fn begin_fast(&mut self, point: u64, begun_bytes: u64) {
         (self.phase, self.point) = (Phase::Fast, point);
         self.prr = Prr::new(begun_bytes);
+        self.needless = Some(Box::default());
         self.free_lost = 1;
         self.first_stamp = None;
     }
@@ -64,13 +70,17 @@ impl Recovery {
     pub(crate) fn begin_timeout(&mut self, point: u64) {
         if self.phase != Phase::Timeout {
             self.first_stamp = None;
+            self.needless = Some(Box::default());
         }
         (self.phase, self.point) = (Phase::Timeout, point);
         (self.free_lost, self.free_new) = (1, 0);
     }
 
-    /// Something is sent again for the first time, at `stamp` of the own clock.
-    pub(crate) fn on_resent(&mut self, stamp: u32) {
+    /// What stands in `range` is sent again, at `stamp` of the own clock.
+    pub(crate) fn on_resent(&mut self, stamp: u32, range: &Range<u64>) {
+        if let Some(needless) = &mut self.needless {
+            needless.on_resent(range);
+        }
         self.first_stamp.get_or_insert(stamp);
         self.free_lost = self.free_lost.saturating_sub(1);
     }
@@ -81,8 +91,25 @@ impl Recovery {
         self.first_stamp.is_some_and(|stamp| echo != 0 && is_before(echo, stamp))
     }
 
-    /// All that the phase was about is acknowledged, or it was for nothing.
+    /// All that the phase was about is acknowledged. What is still to be told is whether it came
+    /// twice.
     pub(crate) fn end(&mut self) {
+        let needless = self.needless.take();
+        *self = Self { point: self.point, needless, ..Self::default() };
+    }
+
+    /// What stands in `range` has come twice. True if the last phase was for nothing.
+    pub(crate) fn on_duplicate(&mut self, range: &Range<u64>) -> bool {
+        self.needless.as_mut().is_some_and(|needless| needless.on_duplicate(range))
+    }
+
+    /// The window is smaller for another reason since, and stays so.
+    pub(crate) fn confirm(&mut self) {
+        self.needless = None;
+    }
+
+    /// The phase was for nothing.
+    pub(crate) fn undo(&mut self) {
         *self = Self { point: self.point, ..Self::default() };
     }
 }

@@ -150,6 +150,18 @@ cases! {
         +0.1 < . 1:1(0) ack 1 win 65535 <sack 8001:9001>; tcp_info 4 reordering = 3
         < . 1:1(0) ack 1 win 65535 <sack 3001:4001 8001:9001>; tcp_info 4 reordering = 6";
 
+    /// What Linux calls TCP_CA_Open, TCP_CA_Disorder and TCP_CA_Recovery, which is over when what
+    /// was sent again has come twice (RFC 3708).
+    states_of_recovery: host() => "
+        set tcp_sack 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0
+        < S 0:0(0) win 65535 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 65535; accept 3 = 4; nonblock 4 = 0; write 4 5000 = 5000
+        > *; > *; > *; > *; > *; tcp_info 4 ca_state = 0
+        +0.1 < . 1:1(0) ack 1 win 65535 <sack 1001:2001>; tcp_info 4 ca_state = 1
+        < . 1:1(0) ack 1 win 65535 <sack 1001:4001>; > . 1:1001(1000) ack 1
+        tcp_info 4 ca_state = 3
+        +0.05 < . 1:1(0) ack 4001 win 65535 <sack 1:1001>; tcp_info 4 ca_state = 0";
+
     /// Segments that have arrived, in order or not, the SYN and the FIN among them.
     delivered: host() => "
         set tcp_sack 1; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0

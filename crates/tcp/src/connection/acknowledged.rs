@@ -159,6 +159,9 @@ impl Connection {
         let is_duplicate = first.start < first.end && (is_old || is_inside);
         if is_duplicate {
             self.rack.on_duplicate(self.snd.next(), ack);
+            if self.recovery.on_duplicate(&first) {
+                self.on_spurious();
+            }
         }
         is_duplicate
     }
@@ -255,7 +258,7 @@ impl Connection {
             None => self.control.on_spurious_loss(),
         }
         self.board.forget_lost();
-        self.recovery.end();
+        self.recovery.undo();
     }
 
     /// F-RTO: what the acknowledgements after a timeout say about it.
@@ -373,6 +376,7 @@ impl Connection {
             marked: seen.marked,
         });
         if seen.marked {
+            self.recovery.confirm();
             self.reduce_to_used(used_bytes, seen.in_flight_before);
         }
     }

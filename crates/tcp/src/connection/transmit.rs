@@ -220,7 +220,7 @@ impl Connection {
         let bytes = range.end - range.start;
         self.counters.retransmitted += 1;
         let stamp = self.timestamps.as_ref().map_or(0, |timestamps| timestamps.value(now));
-        self.recovery.on_resent(stamp);
+        self.recovery.on_resent(stamp, &range);
         self.recovery.prr.on_sent(bytes);
         self.data_sent = now;
         self.pacer.on_sent(bytes);

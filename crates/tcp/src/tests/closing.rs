@@ -15,6 +15,40 @@ cases! {
         < . 1:1(0) ack 1002
         state FIN-WAIT-2";
 
+    /// RFC 5681, section 2: the congestion window "limits the amount of data a TCP can send", and a
+    /// FIN is none. It is not sent before data that has to wait.
+    a_fin_does_not_wait_for_the_congestion_window: far_away() => "
+        send 10000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > . 5001:6001(1000) ack 1
+        > . 6001:7001(1000) ack 1
+        > . 7001:8001(1000) ack 1
+        > . 8001:9001(1000) ack 1
+        > P. 9001:10001(1000) ack 1
+        +0.01 shutdown; > F. 10001:10001(0) ack 1
+        window 10000; state FIN-WAIT-1";
+
+    /// The same.
+    a_fin_waits_with_the_data_before_it: far_away() => "
+        send 10010
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > . 5001:6001(1000) ack 1
+        > . 6001:7001(1000) ack 1
+        > . 7001:8001(1000) ack 1
+        > . 8001:9001(1000) ack 1
+        > . 9001:10001(1000) ack 1
+        shutdown
+        +0.1 < . 1:1(0) ack 1001 win 60000
+        > FP. 10001:10011(10) ack 1";
+
     /// 3.8.1: LAST-ACK and CLOSING send their FIN again, too.
     the_fin_is_sent_again_in_last_ack: last_ack() => "
         +0.2 > F. 1:1(0) ack 2

@@ -257,4 +257,68 @@ cases! {
         > . 6001:7001(1000) ack 1
         < . 1:1(0) ack 8001
         recovery open";
+
+    /// RFC 3708: a timeout is undone once what was sent again has come twice, which is known only
+    /// when all is acknowledged. What a tail loss probe has sent again does not count.
+    a_timeout_whose_segment_came_twice_is_undone: far_away() => "
+        send 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
+        +0.2 > P. 1001:2001(1000) ack 1
+        +0.3 > . 1:1001(1000) ack 1
+        +0.01 < . 1:1(0) ack 2001 win 60000
+        recovery open; window 3000
+        +0.05 < . 1:1(0) ack 2001 win 60000 <sack 1001:2001>
+        window 3000
+        +0.05 < . 1:1(0) ack 2001 win 60000 <sack 1:1001>
+        window 10000";
+
+    /// The same of fast recovery, while it goes on, for all that has been sent again.
+    a_recovery_whose_segments_came_twice_is_undone: far_away() => "
+        send 6000
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1; > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1; > . 4001:5001(1000) ack 1; > P. 5001:6001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 2001:5001>
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1
+        +0.05 < . 1:1(0) ack 5001 win 60000 <sack 1:1001>
+        recovery recovery
+        < . 1:1(0) ack 5001 win 60000 <sack 1001:2001>
+        recovery open; window 10000";
+
+    /// The same: not by what came twice and was sent once, as a network may have it.
+    what_came_twice_by_itself_undoes_nothing: far_away() => "
+        send 5000
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1; > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1; > P. 4001:5001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 1001:5001>
+        > . 1:1001(1000) ack 1
+        +0.1 < . 1:1(0) ack 5001 win 60000
+        < . 1:1(0) ack 5001 win 60000 <sack 2001:3001>
+        window 7000";
+
+    /// The same: nor if it was sent three times, of which one was lost.
+    what_came_twice_of_three_times_undoes_nothing: far_away() => "
+        send 100; > P. 1:101(100) ack 1
+        +0.3 > P. 1:101(100) ack 1
+        +0.3 > P. 1:101(100) ack 1
+        +0.6 > P. 1:101(100) ack 1
+        +0.1 < . 1:1(0) ack 101 win 60000 <sack 1:101>
+        recovery open; window 1100";
+
+    /// The same: nor what a mark has done since. RFC 3168, section 6.1.2, has the window reduced.
+    a_mark_is_not_undone: closed() => "
+        set ecn; set sack; connect
+        > SEW 0:0(0)
+        +0.1 < SE. 0:0(0) ack 1 win 60000 <mss 1000,sackOK>
+        > . 1:1(0) ack 1
+        send 5000
+        > [ect] . 1:1001(1000) ack 1; > [ect] . 1001:2001(1000) ack 1
+        > [ect] . 2001:3001(1000) ack 1; > [ect] . 3001:4001(1000) ack 1
+        > [ect] P. 4001:5001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 1001:5001>
+        > . 1:1001(1000) ack 1
+        +0.1 < . 1:1(0) ack 5001 win 60000
+        send 1000; > [ect] PW. 5001:6001(1000) ack 1
+        +0.1 < E. 1:1(0) ack 6001 win 60000
+        window 5950
+        < . 1:1(0) ack 6001 win 60000 <sack 1:1001>
+        window 5950";
 }
