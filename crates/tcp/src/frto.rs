@@ -1,5 +1,5 @@
-//! F-RTO (RFC 5682): whether a retransmission timeout was for nothing, because what was in flight was
-//! only late. The algorithm with SACK (section 3) is that without (section 2) where nothing is
+//! F-RTO (RFC 5682): whether a retransmission timeout was for nothing, because what was in flight
+//! was only late. The algorithm with SACK (section 3) is that without (section 2) where nothing is
 //! acknowledged selectively.
 
 /// Where the detection stands.

@@ -323,8 +323,8 @@ impl Send {
         let available = limit.checked_sub(self.next)?;
         let may_be_small = |bytes| record_end.is_some() || self.may_be_small(bytes, eagerness);
         let open = self.open();
-        // A FIN takes no room in a segment, nor in the congestion window: RFC 5681, section 2, "limits
-        // the amount of data a TCP can send".
+        // A FIN takes no room in a segment, nor in the congestion window: RFC 5681, section 2,
+        // "limits the amount of data a TCP can send".
         let fin = u64::from(self.fin);
         let room = if self.end.saturating_sub(self.next) <= room { room + fin } else { room };
         let length = available.min(open).min(room).min(u64::from(most) + fin);
