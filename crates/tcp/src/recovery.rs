@@ -6,7 +6,6 @@ use core::ops::Range;
 use crate::frto::Frto;
 use crate::needless::Needless;
 use crate::prr::Prr;
-use crate::timestamps::is_before;
 
 /// The phases of RFC 5681 and RFC 6675.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +31,6 @@ pub(crate) struct Recovery {
     pub(crate) frto: Frto,
     /// What was sent again since the last phase began, until it is known whether in vain.
     needless: Option<Box<Needless>>,
-    /// The timestamp of the first retransmission: an acknowledgement that echoes an older one is of
-    /// the original (the Eifel detection of RFC 3522).
-    first_stamp: Option<u32>,
     /// Duplicate acknowledgements of a peer without SACK (RFC 5681, RFC 6582).
     pub(crate) duplicates: u32,
     /// Segments that may be sent whatever the window is: lost ones, and new ones.
@@ -63,13 +59,11 @@ impl Recovery {
         self.prr = Prr::new(begun_bytes);
         self.needless = Some(Box::default());
         self.free_lost = 1;
-        self.first_stamp = None;
     }
 
     /// A retransmission timeout.
     pub(crate) fn begin_timeout(&mut self, point: u64) {
         if self.phase != Phase::Timeout {
-            self.first_stamp = None;
             self.needless = Some(Box::default());
         }
         (self.phase, self.point) = (Phase::Timeout, point);
@@ -79,16 +73,14 @@ impl Recovery {
     /// What stands in `range` is sent again, at `stamp` of the own clock.
     pub(crate) fn on_resent(&mut self, stamp: u32, range: &Range<u64>) {
         if let Some(needless) = &mut self.needless {
-            needless.on_resent(range);
+            needless.on_resent(stamp, range);
         }
-        self.first_stamp.get_or_insert(stamp);
         self.free_lost = self.free_lost.saturating_sub(1);
     }
 
-    /// RFC 3522, section 3.2: "If the value of the Timestamp Echo Reply field [...] is smaller than
-    /// [...] RetransmitTS", the original has arrived.
+    /// An acknowledgement that echoes this timestamp is of what was sent before.
     pub(crate) fn is_of_the_original(&self, echo: u32) -> bool {
-        self.first_stamp.is_some_and(|stamp| echo != 0 && is_before(echo, stamp))
+        self.needless.as_ref().is_some_and(|needless| needless.is_of_the_original(echo))
     }
 
     /// All that the phase was about is acknowledged. What is still to be told is whether it came
