@@ -27,8 +27,9 @@ use crate::{
 
 mod buffers;
 mod releases;
-pub use buffers::TransmitBuffer;
-pub use buffers::{Extent, Granted, Operated, ReceiveBuffer, Received, ReceivedBytes, Told};
+pub use buffers::{
+    Extent, Granted, Operated, ReceiveBuffer, Received, ReceivedBytes, Told, TransmitBuffer,
+};
 use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
 
@@ -204,7 +205,8 @@ impl AppEnd {
     #[inline]
     pub fn next_received(&mut self) -> Option<Received> {
         let (upper, entry) = self.completions.peek().ok()??;
-        let told = Completion::decode_received(upper, entry, self.sizes.receive_pool_bytes)?;
+        let pool_bytes = self.sizes.receive_pool_bytes;
+        let told = Completion::decode_if::<{ Completion::RECEIVED }>(upper, entry, pool_bytes)?;
         let Completion::Received { connection, stream, offset, length, buffer, sent } = told else {
             return None;
         };
@@ -219,20 +221,16 @@ impl AppEnd {
     #[inline]
     pub fn next_operated(&mut self) -> Option<Operated> {
         let (upper, entry) = self.completions.peek().ok()??;
-        let told = Completion::decode_operated(upper, entry, self.sizes.receive_pool_bytes)?;
+        let pool_bytes = self.sizes.receive_pool_bytes;
+        let told = Completion::decode_if::<{ Completion::OPERATED }>(upper, entry, pool_bytes)?;
         let Completion::Operated { status, token, value, extra, offset, length, buffer } = told
         else {
             return None;
         };
         prefetch(self.completions.entry_ahead(1));
         self.completions.advance();
-        Some(Operated {
-            status,
-            token,
-            value,
-            extra,
-            bytes: self.read_bytes(offset, length, buffer),
-        })
+        let bytes = self.read_bytes(offset, length, buffer);
+        Some(Operated { status, token, value, extra, bytes })
     }
 
     /// What an operation has read, if anything.

@@ -224,10 +224,11 @@ impl DaemonEnd {
             return None;
         }
         let (upper, entry) = self.commands.peek().ok()??;
-        let asked = Command::decode_ask(upper, entry, self.sizes.transmit_pool_bytes);
-        let asked = asked.filter(
-            |asked| matches!(asked, Command::Ask { connection, .. } if *connection == on),
-        )?;
+        let pool_bytes = self.sizes.transmit_pool_bytes;
+        let asked = Command::decode_if::<{ Command::ASK }>(upper, entry, pool_bytes)?;
+        if !matches!(asked, Command::Ask { connection, .. } if connection == on) {
+            return None;
+        }
         prefetch(self.commands.entry_ahead(1));
         self.commands.advance();
         Some(asked)

@@ -922,53 +922,12 @@ impl Command {
         entry: &Entry,
         transmit_pool_bytes: u32,
     ) -> Option<Submitted> {
-        if upper as u8 != Self::SEND {
-            return None;
-        }
-        match Self::decode_as::<{ Self::SEND }>(upper, entry, transmit_pool_bytes) {
-            Ok(Self::Send { connection, stream: 0, offset, length }) => {
+        match Self::decode_if::<{ Self::SEND }>(upper, entry, transmit_pool_bytes)? {
+            Self::Send { connection, stream: 0, offset, length } => {
                 Some(Submitted { connection, offset, length })
             }
             _ => None,
         }
-    }
-
-    /// The same for a valid `Ask`.
-    #[inline]
-    pub(crate) fn decode_ask(upper: u32, entry: &Entry, transmit_pool_bytes: u32) -> Option<Self> {
-        if upper as u8 != Self::ASK {
-            return None;
-        }
-        Self::decode_as::<{ Self::ASK }>(upper, entry, transmit_pool_bytes).ok()
-    }
-}
-
-impl Completion {
-    /// Reads an entry that the daemon wrote if it is a valid `Received`. Whatever else it is,
-    /// [`Completion::decode`] finds out.
-    #[inline]
-    pub(crate) fn decode_received(
-        upper: u32,
-        entry: &Entry,
-        receive_pool_bytes: u32,
-    ) -> Option<Self> {
-        if upper as u8 != Self::RECEIVED {
-            return None;
-        }
-        Self::decode_as::<{ Self::RECEIVED }>(upper, entry, receive_pool_bytes).ok()
-    }
-
-    /// The same for a valid `Operated`.
-    #[inline]
-    pub(crate) fn decode_operated(
-        upper: u32,
-        entry: &Entry,
-        receive_pool_bytes: u32,
-    ) -> Option<Self> {
-        if upper as u8 != Self::OPERATED {
-            return None;
-        }
-        Self::decode_as::<{ Self::OPERATED }>(upper, entry, receive_pool_bytes).ok()
     }
 }
 

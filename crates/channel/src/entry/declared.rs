@@ -138,7 +138,21 @@ macro_rules! entries {
                 }
             }
 
-            /// The same for an entry of this opcode.
+            /// Reads an entry if it is a valid one of this opcode. Whatever else it is, `decode`
+            /// finds out.
+            #[inline]
+            pub(crate) fn decode_if<const OPCODE: u8>(
+                upper: u32,
+                entry: &Entry,
+                pool_bytes: u32,
+            ) -> Option<Self> {
+                if upper as u8 != OPCODE {
+                    return None;
+                }
+                Self::decode_as::<OPCODE>(upper, entry, pool_bytes).ok()
+            }
+
+            /// As `decode`, for an entry of this opcode.
             #[inline]
             pub(crate) fn decode_as<const OPCODE: u8>(
                 upper: u32,
