@@ -70,14 +70,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         match channel.end.next_command() {
             Ok(Some(command)) => {
                 channel.busy_at = now;
-                if let Command::Ask { connection, .. } | Command::AskWith { connection, .. } =
-                    command
-                {
-                    let on = (id, connection);
-                    return self.messages.ask(&mut self.common, now, on, command, most);
-                }
-                self.command(now, id, command);
-                1
+                self.command(now, id, command, most)
             }
             Ok(None) => 0,
             Err(violation) => {
@@ -88,8 +81,12 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     #[inline]
-    fn command(&mut self, now: Time, id: u32, command: Command) {
+    fn command(&mut self, now: Time, id: u32, command: Command, most: usize) -> usize {
         match command {
+            Command::Ask { connection, .. } | Command::AskWith { connection, .. } => {
+                let on = (id, connection);
+                return self.messages.ask(&mut self.common, now, on, command, most);
+            }
             Command::SendFrames { .. } => {
                 self.frames.command(&mut self.common, now, id, command);
             }
@@ -116,7 +113,6 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::SetPriority { .. }
             | Command::SetUnordered { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),
-            Command::Ask { .. } | Command::AskWith { .. } => {} // see `take_other`
             Command::TcpListen { .. }
             | Command::TcpConnect { .. }
             | Command::TcpSend { .. }
@@ -124,5 +120,6 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::TcpClose { .. }
             | Command::TcpSet { .. } => self.tcp.command(&mut self.common, now, id, command),
         }
+        1
     }
 }

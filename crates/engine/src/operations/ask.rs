@@ -121,10 +121,12 @@ impl Messages {
         let channels = &mut common.channels;
         let Some(channel) = channels.channel(id) else { return 1 };
         let way = self.way(channel, connection);
-        let (taken, outcome) = match (way.route, way.slot) {
-            (Route::Flow { key, .. }, _) => {
+        let (taken, outcome) = match (way.route, way.line) {
+            (Route::Flow { key, .. }, Some(slot)) => {
                 let asked = channel.take_asked(&way, first, most);
-                self.endpoint.push_operations(now, key, channels);
+                if channel.exchange(slot).is_some_and(Exchange::has_unpushed) {
+                    self.endpoint.push_operations(now, key, channels);
+                }
                 asked
             }
             (Route::Local, Some(slot)) => {
@@ -136,9 +138,7 @@ impl Messages {
                 }
                 asked
             }
-            (Route::Local | Route::Stream | Route::None, _) => {
-                channel.take_asked(&way, first, most)
-            }
+            _ => channel.take_asked(&way, first, most),
         };
         channels.operation_counters.operations_asked += taken as u64;
         if let Err(violation) = outcome {
@@ -161,7 +161,8 @@ impl Messages {
             }
             Route::Flow { .. } | Route::Local => None,
         };
-        Way { connection, slot, route, refused }
+        let line = slot.filter(|_| matches!(route, Route::Flow { .. } | Route::Local));
+        Way { connection, line, route, refused }
     }
 }
 
@@ -169,9 +170,10 @@ impl Messages {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     connection: u64,
-    slot: Option<u32>,
+    /// The slot in whose line it stands, if it leads anywhere.
+    line: Option<u32>,
     route: Route,
-    /// It leads nowhere, or is not to be gone.
+    /// Why it is not to be gone.
     refused: Option<OperationStatus>,
 }
 
@@ -265,8 +267,7 @@ impl Channel {
             return Err(Violation::TooManyOperations);
         }
         let refused = way.refused.or_else(|| self.refusal(&asked));
-        let line = way.slot.filter(|_| matches!(way.route, Route::Flow { .. } | Route::Local));
-        match line {
+        match way.line {
             // With something in front of it, also what is refused comes in its turn.
             Some(slot) if refused.is_none() || self.has_asked(slot) => {
                 self.line_up(slot, Asked { refused, ..asked });
