@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/rust-path.sh
 
-cargo test --quiet -p clearway-cli --test dependencies
+cargo test --quiet --workspace --test dependencies
 if command -v cargo-deny >/dev/null; then
     cargo deny --workspace check
 else

@@ -9,7 +9,7 @@ name=example
 . tools/background.sh
 
 target=${CARGO_TARGET_DIR:-target}
-tools/cargo.sh build --quiet -p clearway-capi -p clearway-cli
+tools/build-debug.sh
 PREFIX=$work/usr BUILD=$target/debug WIRESHARK_PLUGINS=$work/plugins tools/install.sh >/dev/null
 export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig LD_LIBRARY_PATH=$work/usr/lib
 export CLEARWAY_SOCKET=$work/control.sock

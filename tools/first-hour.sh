@@ -8,7 +8,7 @@ if [ "$(id -u)" != 0 ]; then
     echo "first-hour: skipped: needs root to make network namespaces"
     exit 0
 fi
-tools/cargo.sh build --quiet -p clearway-capi -p clearway-cli
+tools/build-debug.sh
 home=/tmp/home
 make_install="PREFIX=\$PREFIX BUILD=$PWD/${CARGO_TARGET_DIR:-target}/debug tools/install.sh"
 blocks=$(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/first-hour.md |

@@ -20,8 +20,7 @@ clean_more() {
 }
 
 target=${CARGO_TARGET_DIR:-target}
-tools/cargo.sh build --quiet -p clearway-cli
-tools/cargo.sh build --quiet -p clearway-client --example own-stack
+tools/build-debug.sh
 # nobody may not look into a home directory.
 chmod 755 "$work"
 install -m 755 "$target/debug/examples/own-stack" "$work/own-stack"

@@ -9,7 +9,7 @@ name=test-install
 . tools/background.sh
 
 target=${CARGO_TARGET_DIR:-target}
-tools/cargo.sh build --quiet -p clearway-capi -p clearway-cli
+tools/build-debug.sh
 export BUILD=$target/debug
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 

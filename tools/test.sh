@@ -24,14 +24,11 @@ summarise() {
 
 run_all() {
     tools/cargo.sh test --workspace --no-fail-fast -- --show-output
-    # What is measured only, and never ships.
-    tools/cargo.sh test -p clearway-engine -p clearway-bench --lib \
-        --features clearway-bench/unchecked -- --show-output frames vif
-    tools/test-dpdk.sh
     tools/test-install.sh
     tools/example.sh
     tools/first-hour.sh
     tools/own-stack.sh
+    tools/test-features.sh
 }
 
 # What tests print that pass is kept for their skips only.
