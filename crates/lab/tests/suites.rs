@@ -186,6 +186,15 @@ fn with_sack() -> Script {
     )
 }
 
+/// One with six segments outstanding, of which nothing is known.
+fn far_away() -> Script {
+    with_sack().play(
+        "< S 0:0(0) win 60000 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+         +0.1 < . 1:1(0) ack 1 win 60000; accept 3 = 4; nonblock 4 = 0; write 4 6000 = 6000
+         > *; > *; > *; > *; > *; > P. 5001:6001(1000) ack 1",
+    )
+}
+
 /// One with a window of 36 segments, all of which have arrived, and `after_idle` as
 /// tcp_slow_start_after_idle.
 fn with_a_window_of_36(after_idle: u8) -> Script {
@@ -832,6 +841,20 @@ cases! {
         +0.01 < S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK>; > . 1:1(0) ack 1
         write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         +0.21 > . 1:1001(1000) ack 1";
+
+    /// RFC 6675, section 5: "Upon the receipt of any ACK containing SACK information, the scoreboard
+    /// MUST be updated", of one that is late, too. It acknowledges nothing else.
+    late_acknowledgement: far_away() => "
+        +0.1 < . 1:1(0) ack 3001
+        < . 1:1(0) ack 2001 <sack 3001:4001>; tcp_info 4 sacked = 0
+        < . 1:1(0) ack 2001 <sack 4001:5001>; tcp_info 4 sacked = 1; tcp_info 4 unacked = 3
+        < . 1:1(0) ack 2001; tcp_info 4 sacked = 1; tcp_info 4 unacked = 3";
+
+    /// The same of what has come twice: the window is what it was before (RFC 3708).
+    late_report_of_a_duplicate: far_away() => "
+        +0.1 < . 1:1(0) ack 1 <sack 1001:4001>; > . 1:1001(1000) ack 1
+        +0.05 < . 1:1(0) ack 6001; tcp_info 4 snd_cwnd = 7
+        < . 1:1(0) ack 5001 <sack 1:1001>; tcp_info 4 snd_cwnd = 10";
 
     /// RFC 791: a link may take 68 bytes and no more. Segments fit into it.
     a_narrow_link: host() => "

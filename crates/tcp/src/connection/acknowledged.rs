@@ -41,7 +41,8 @@ struct Ack {
 
 impl Connection {
     /// Takes the acknowledgement `ack`, which is not of what has not been sent, of a segment at
-    /// `start`.
+    /// `start`. One that is late may still say what has arrived: RFC 6675, section 5, "upon the
+    /// receipt of any ACK containing SACK information, the scoreboard MUST be updated".
     #[inline]
     pub(super) fn handle_ack(
         &mut self,
@@ -57,13 +58,13 @@ impl Connection {
             self.put_off_window_probe(now);
         }
         let sacks = self.sack && !repr.options.sack().is_empty();
-        if ack < una || (self.board.is_empty() && !sacks) {
+        if !sacks && (ack < una || self.board.is_empty()) {
             return After::Alive; // nothing that is not known
         }
         let is_bare = ack == una && arrival.length() == 0 && !window_changed;
         let mut seen = Ack {
             now,
-            ack,
+            ack: ack.max(una),
             advances: ack > una,
             in_flight_before: self.board.in_flight_bytes(),
             delivered: Delivered::new(now, self.rto.min_ns()),
@@ -84,7 +85,7 @@ impl Connection {
             self.recovery.duplicates += 1;
         }
         self.measure(&seen, arrival);
-        if self.ecn.is_agreed() {
+        if self.ecn.is_agreed() && ack >= una {
             let acknowledged = self.acknowledged(ack, seen.delivered.bytes);
             seen.marked = self.ecn.on_ack(repr, &acknowledged);
         }
