@@ -856,6 +856,12 @@ cases! {
         +0.05 < . 1:1(0) ack 6001; tcp_info 4 snd_cwnd = 7
         < . 1:1(0) ack 5001 <sack 1:1001>; tcp_info 4 snd_cwnd = 10";
 
+    /// RFC 5961, section 5.2, and Linux: who acknowledges what stands before the SYN says nothing,
+    /// however large the window. It is answered, and its data is dropped.
+    acknowledgement_of_what_never_was: established() => "
+        < . 1:101(100) ack 4294967295; > . 1:1(0) ack 1
+        < . 1:101(100) ack 1; +0.04 > . 1:1(0) ack 101";
+
     /// RFC 791: a link may take 68 bytes and no more. Segments fit into it.
     a_narrow_link: host() => "
         set mtu 72; socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0

@@ -93,8 +93,12 @@ impl Connection {
         }
         // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range
         // of ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT). All incoming segments whose ACK value
-        // doesn't satisfy the above condition MUST be discarded and an ACK sent back."
-        if ack > self.snd.next() || ack + self.snd.window_max() < self.snd.una() {
+        // doesn't satisfy the above condition MUST be discarded and an ACK sent back." What stands
+        // before the SYN was never sent, however large the window.
+        if ack > self.snd.next()
+            || ack + self.snd.window_max() < self.snd.una()
+            || ack + 1 < self.snd.first()
+        {
             self.challenge(now);
             return Reply::Nothing;
         }
