@@ -2,11 +2,12 @@
 //! them out, byte by byte: MSS, window scale, SACK permitted, timestamps, each behind the NOPs that
 //! align it, Fast Open, and the end.
 
+use core::ops::Range;
 use std::num::NonZeroU32;
 
 use clearway_base::SECOND;
 use clearway_tcp::{Capable, EcnOption, KeepAlive, Settings};
-use clearway_wire::tcp::Options;
+use clearway_wire::tcp::{Flags, HEADER_LENGTH, Options, Repr};
 
 use crate::network::Habits;
 use crate::settings::Defaults;
@@ -14,6 +15,8 @@ use crate::settings::Defaults;
 /// RFC 9293, section 3.1: the kinds without a length.
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
+/// The same: where the window stands in the header.
+const WINDOW: Range<usize> = 14..16;
 
 /// TCPTV_KEEP_INIT and TCPTV_REXMTMAX: how long an attempt to connect may take, and the longest
 /// retransmission timeout.
@@ -60,8 +63,19 @@ pub(crate) fn capable(is_freebsd: bool) -> Capable {
     if is_freebsd { Capable::NewData } else { Capable::IfAccurate }
 }
 
+/// Writes over what stands in `header` as it has it: the options of a SYN, and the window of a
+/// reset, which is none.
+pub(crate) fn rewrite(repr: &Repr, header: &mut [u8]) {
+    if repr.flags.contains(Flags::SYN) {
+        lay_out(&repr.options, &mut header[HEADER_LENGTH..]);
+    }
+    if repr.flags.contains(Flags::RST) {
+        header[WINDOW].fill(0);
+    }
+}
+
 /// Fills `place`, which is as long as `options` are with Linux's layout: both need as much.
-pub(crate) fn lay_out(options: &Options, place: &mut [u8]) {
+fn lay_out(options: &Options, place: &mut [u8]) {
     let mut bytes = Vec::with_capacity(place.len());
     if let Some(size) = options.maximum_segment_size {
         let [high, low] = size.to_be_bytes();

@@ -156,9 +156,8 @@ impl Link {
         let header_length = transmit.repr.length();
         let mut frame = vec![0; at + header_length + payload.len()];
         transmit.repr.emit(&mut frame[at..]);
-        if self.habits.is_freebsd && transmit.repr.flags.contains(tcp::Flags::SYN) {
-            let place = &mut frame[at + tcp::HEADER_LENGTH..at + header_length];
-            freebsd::lay_out(&transmit.repr.options, place);
+        if self.habits.is_freebsd {
+            freebsd::rewrite(&transmit.repr, &mut frame[at..at + header_length]);
         }
         frame[at + header_length..].copy_from_slice(payload);
         tcp::fill_checksum(&mut frame[at..], addresses(from, to));

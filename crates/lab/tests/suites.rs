@@ -169,7 +169,7 @@ fn cross(begin: Script, state: &State, flags: &str, place: u32, is_lax: bool) {
         Outcome::Reset => {
             let error = if state.name == "CLOSE-WAIT" { libc::EPIPE } else { libc::ECONNRESET };
             format!(
-                "> R. {sent}:{sent}(0) ack {next} win 0
+                "> R. {sent}:{sent}(0) ack {next} win {WINDOW}
                 tcp_info 3 state = 7; get_option 3 error = {error}"
             )
         }
@@ -324,7 +324,7 @@ cases! {
         socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0) win 65535
         < S. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1
         < S 70001:70001(0); > . 1:1(0) ack 1
-        < S 70000:70000(0); > R. 1:1(0) ack 1 win 0; get_option 3 error = 104";
+        < S 70000:70000(0); > R. 1:1(0) ack 1 win 65535; get_option 3 error = 104";
 
     /// The same, after both have opened.
     opened_by_both_and_reset: host() => "
@@ -861,6 +861,14 @@ cases! {
     acknowledgement_of_what_never_was: established() => "
         < . 1:101(100) ack 4294967295; > . 1:1(0) ack 1
         < . 1:101(100) ack 1; +0.04 > . 1:1(0) ack 101";
+
+    /// What gives up a connection says what its window is, as with Linux.
+    window_of_a_reset: established() => "
+        option 4 linger 1 0 = 0; close 4 = 0; > R. 1:1(0) ack 1 win 10000";
+
+    /// The setting `freebsd`: it says none.
+    freebsd_window_of_a_reset: established() => "
+        set freebsd 1; option 4 linger 1 0 = 0; close 4 = 0; > R. 1:1(0) ack 1 win 0";
 
     /// RFC 791: a link may take 68 bytes and no more. Segments fit into it.
     a_narrow_link: host() => "

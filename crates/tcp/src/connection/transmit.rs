@@ -508,6 +508,6 @@ impl Connection {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let options = Options { timestamps, ..Options::default() };
         let repr = self.header(self.snd.next(), Flags::RST | Flags::ACK, options);
-        Transmit::bare(self.local, self.remote, Repr { window: 0, ..repr }, self.settings.ip)
+        Transmit::bare(self.local, self.remote, repr, self.settings.ip)
     }
 }
