@@ -46,8 +46,9 @@ pub(crate) struct Observed {
     /// Segments, and a FIN, that have left for the first time.
     segments_left: u32,
     has_finished: bool,
-    /// Behind the last byte that has left.
+    /// Behind the last byte that has left, and that has in a segment of its own.
     end: u64,
+    segments_end: u64,
     held: Held,
     since: Time,
     /// A writer has found no room.
@@ -117,8 +118,8 @@ impl Observations {
         let bytes = transmit.payload.end - transmit.payload.start;
         let is_first_fin = flags.contains(Flags::FIN) && !observed.has_finished;
         observed.has_finished |= is_first_fin;
-        // What goes with a SYN is a part of it.
-        let is_new = transmit.payload.end > observed.end && !flags.contains(Flags::SYN);
+        // What goes with a SYN is a part of it, unless only the SYN is taken: then it comes again.
+        let is_new = transmit.payload.end > observed.segments_end && !flags.contains(Flags::SYN);
         observed.segments_left += u32::from(is_first_fin || is_new && bytes > 0);
         if bytes == 0 {
             return;
@@ -130,6 +131,9 @@ impl Observations {
             observed.bytes_resent += bytes;
         }
         observed.end = observed.end.max(transmit.payload.end);
+        if is_new {
+            observed.segments_end = transmit.payload.end;
+        }
     }
 
     pub(crate) fn forget(&mut self, ends: Ends) {

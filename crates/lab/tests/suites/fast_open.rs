@@ -90,8 +90,9 @@ cases! {
         sendto 3 5000 5001 fastopen = 1420
         > S 0:1420(1420) <mss 1460,FO abcd1234>
         +0.05 < S. 0:0(0) ack 1 win 14600 <mss 1460,FO aaaabbbbccccdddd>
-        > P. 1:1421(1420) ack 1; tcp_info 3 options = 0
-        write 3 80 = 80";
+        > P. 1:1421(1420) ack 1; tcp_info 3 options = 0; tcp_info 3 delivered = 1
+        < . 1:1(0) ack 1421; tcp_info 3 delivered = 2
+        write 3 80 = 80; > P. 1421:1501(80) ack 1";
 
     without_a_cookie_it_connects: client() => "
         sendto 3 1000 5000 fastopen = EINPROGRESS
