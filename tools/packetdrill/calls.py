@@ -31,6 +31,9 @@ class Calls(Messages, Readiness):
         # A socket has listened, and no SYN has come since; one has listened or connected before.
         self.listens = False
         self.is_open = False
+        # Sockets that have connected or were accepted; the last one connects, and no SYN has left.
+        self.begun = set()
+        self.connects = False
 
     def prepare(self, text):
         """What is to be called, and how its result is judged: two functions."""
@@ -80,22 +83,31 @@ class Calls(Messages, Readiness):
 
         def after(result):
             self.connected = result
+            self.begun.add(result)
             return []
 
         return (lambda: self.lab.call("accept", number, None, None, flags)), after
 
     def make_connect(self, fd, to, _length):
-        self.connected, self.is_open = self.fd(fd), True
+        self.begin(fd)
         packed, length = self.peer()
         if to == socket.AF_UNSPEC:
             packed = bytes(len(packed))
         return self.simple("connect", self.fd(fd), packed, length)
 
+    def begin(self, fd):
+        """`%{ }%` asks about this one from now on, and segments are of it."""
+        self.connected, self.is_open = self.fd(fd), True
+        self.connects |= self.connected not in self.begun
+        self.begun.add(self.connected)
+
     def peer(self):
         return self.version.address(self.version.remote, PORT)
 
     def make_close(self, fd):
-        return self.simple("close", self.descriptors.pop(fd, fd))
+        number = self.descriptors.pop(fd, fd)
+        self.begun.discard(number)
+        return self.simple("close", number)
 
     def make_shutdown(self, fd, how):
         return self.simple("shutdown", self.fd(fd), how)
@@ -108,7 +120,7 @@ class Calls(Messages, Readiness):
         return self.simple("send", self.fd(fd), data, ctypes.c_size_t(length), flags)
 
     def make_sendto(self, fd, data, length, flags, _address, _length):
-        self.connected, self.is_open = self.fd(fd), True
+        self.begin(fd)
         data, to = content(data, length), self.peer()
         return self.simple("sendto", self.fd(fd), data, ctypes.c_size_t(length), flags, *to)
 

@@ -117,7 +117,9 @@ class Player:
         while taken := self.lab.take():
             seen = packets.Seen(*taken)
             opens = seen.flags & 18 == packets.FLAGS["S"]
-            if opens or (seen.destination, seen.source) == self.ports:
+            self.calls.connects &= not opens
+            is_of_the_last = (seen.destination, seen.source) == self.ports
+            if opens or is_of_the_last and not self.calls.connects:
                 return seen
             self.lab.run_to(latest_ns)
         return None
@@ -166,7 +168,7 @@ class Player:
             port = self.ports[0] + (self.calls.connected is not None)
             self.ports, self.calls.connected = (port, PORT), None
             self.lab_isn, self.peer_isn, self.script_isn = None, None, 0
-            self.calls.listens = False
+            self.calls.listens = self.calls.connects = False
         lab_isn = self.lab_isn or 0
         if segment.flags & packets.FLAGS["S"]:
             # What nobody can take begins no connection, from which others would count.
