@@ -90,10 +90,7 @@ class Calls(Messages, Readiness):
 
     def make_connect(self, fd, to, _length):
         self.begin(fd)
-        packed, length = self.peer()
-        if to == socket.AF_UNSPEC:
-            packed = bytes(len(packed))
-        return self.simple("connect", self.fd(fd), packed, length)
+        return self.simple("connect", self.fd(fd), *self.peer(to))
 
     def begin(self, fd):
         """`%{ }%` asks about this one from now on, and segments are of it."""
@@ -101,8 +98,9 @@ class Calls(Messages, Readiness):
         self.connects |= self.connected not in self.begun
         self.begun.add(self.connected)
 
-    def peer(self):
-        return self.version.address(self.version.remote, PORT)
+    def peer(self, to):
+        packed, length = self.version.address(self.version.remote, PORT)
+        return (bytes(len(packed)) if to == socket.AF_UNSPEC else packed), length
 
     def make_close(self, fd):
         number = self.descriptors.pop(fd, fd)
@@ -119,9 +117,9 @@ class Calls(Messages, Readiness):
         data = content(data, length)
         return self.simple("send", self.fd(fd), data, ctypes.c_size_t(length), flags)
 
-    def make_sendto(self, fd, data, length, flags, _address, _length):
+    def make_sendto(self, fd, data, length, flags, to, _length):
         self.begin(fd)
-        data, to = content(data, length), self.peer()
+        data, to = content(data, length), self.peer(to)
         return self.simple("sendto", self.fd(fd), data, ctypes.c_size_t(length), flags, *to)
 
     def make_read(self, fd, data, length):
