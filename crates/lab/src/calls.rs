@@ -115,13 +115,7 @@ impl Host {
 
     /// Waits for the end of an attempt to connect.
     fn wait_until_open(&self, fd: i32, patience: Patience) -> Result<(), Errno> {
-        let outcome = self.wait(patience, |state| {
-            let socket = state.descriptors.socket(fd)?;
-            state.sockets.outcome(socket).map_err(|fault| match fault {
-                Fault::InProgress => Errno::EAGAIN,
-                fault => fault.into(),
-            })
-        });
+        let outcome = self.wait(patience, |state| outcome(state, fd));
         outcome.map_err(|errno| if errno == Errno::EAGAIN { Errno::EINPROGRESS } else { errno })
     }
 
@@ -151,17 +145,41 @@ impl Host {
             let early = Early { has_flag, is_patient };
             state.begin_to_send(socket, bytes, sockaddr, early, &mut wanted)
         })?;
-        let sent = match begun {
-            Begun::Connected => 0,
-            Begun::Queued => return Ok(bytes.len()),
-            Begun::Connecting(0) if patience == Patience::None => return Err(Errno::EINPROGRESS),
-            Begun::Connecting(sent) if patience == Patience::None => return Ok(sent),
-            Begun::Connecting(sent) => match self.wait_until_open(fd, patience) {
-                Err(Errno::EINPROGRESS) if sent > 0 => return Ok(sent),
-                outcome => outcome.map(|()| sent)?,
-            },
-        };
-        self.send_rest(fd, bytes, flags, sent, patience, wanted)
+        match begun {
+            Begun::Connected => self.send_rest(fd, bytes, flags, 0, patience, wanted),
+            Begun::Queued => Ok(bytes.len()),
+            Begun::Connecting(0) if patience == Patience::None => Err(Errno::EINPROGRESS),
+            Begun::Connecting(sent) if patience == Patience::None => Ok(sent),
+            Begun::Connecting(sent) => {
+                self.send_when_open(fd, bytes, flags, sent, patience, wanted)
+            }
+        }
+    }
+
+    /// Waits for the end of an attempt to connect, and writes what is behind the first `sent` of
+    /// `bytes` in that moment.
+    fn send_when_open(
+        &self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        mut sent: usize,
+        patience: Patience,
+        mut wanted: Wanted,
+    ) -> Result<usize, Errno> {
+        let mut is_open = false;
+        let result = self.wait(patience, |state| {
+            if !is_open {
+                outcome(state, fd)?;
+                is_open = true;
+            }
+            write_rest(state, fd, bytes, flags, &mut sent, &mut wanted)
+        });
+        match result {
+            Err(Errno::EAGAIN) if !is_open && sent == 0 => Err(Errno::EINPROGRESS),
+            Err(errno) if sent == 0 || !is_open && errno != Errno::EAGAIN => Err(errno),
+            _ => Ok(sent),
+        }
     }
 
     /// Writes what is behind the first `sent` of `bytes`.
@@ -174,37 +192,8 @@ impl Host {
         patience: Patience,
         mut wanted: Wanted,
     ) -> Result<usize, Errno> {
-        let has_more = flags & libc::MSG_MORE != 0;
-        let result = self.wait(patience, |state| {
-            let socket = state.descriptors.socket(fd)?;
-            loop {
-                if sent > 0 && state.sockets.ready(socket)?.has_error {
-                    return Ok(()); // it waits for a call that has nothing else to say
-                }
-                let room = state.sockets.send_room(socket)?;
-                let rest = &bytes[sent..];
-                if rest.is_empty() {
-                    return Ok(());
-                }
-                let length = rest.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-                let extent = state.store.fill(&rest[..length], has_more && length == rest.len());
-                if let Err(fault) = state.sockets.send(socket, extent, has_more) {
-                    state.store.free(extent);
-                    return Err(fault.into());
-                }
-                wanted.on_piece(state, socket, extent);
-                sent += length;
-                state.has_more.retain(|other| *other != socket);
-                state.has_more.extend(has_more.then_some(socket));
-                state.on_written(socket, sent == bytes.len());
-                if sent == bytes.len() {
-                    if flags & libc::MSG_EOR != 0 {
-                        state.sockets.end_record(socket);
-                    }
-                    return Ok(());
-                }
-            }
-        });
+        let result = self
+            .wait(patience, |state| write_rest(state, fd, bytes, flags, &mut sent, &mut wanted));
         if sent > 0 { Ok(sent) } else { result.map(|()| 0) }
     }
 
@@ -397,4 +386,53 @@ fn peek(
     }
     let is_all = state.sockets.status(socket).is_none_or(|status| status.is_finished);
     if *got >= enough || is_all { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
+/// How an attempt to connect has ended; EAGAIN if it has not.
+fn outcome(state: &mut State, fd: i32) -> Result<(), Errno> {
+    let socket = state.descriptors.socket(fd)?;
+    state.sockets.outcome(socket).map_err(|fault| match fault {
+        Fault::InProgress => Errno::EAGAIN,
+        fault => fault.into(),
+    })
+}
+
+/// Writes what is behind the first `sent` of `bytes`; EAGAIN if there is no room for all of it.
+fn write_rest(
+    state: &mut State,
+    fd: i32,
+    bytes: &[u8],
+    flags: i32,
+    sent: &mut usize,
+    wanted: &mut Wanted,
+) -> Result<(), Errno> {
+    let has_more = flags & libc::MSG_MORE != 0;
+    let socket = state.descriptors.socket(fd)?;
+    loop {
+        if *sent > 0 && state.sockets.ready(socket)?.has_error {
+            return Ok(()); // it waits for a call that has nothing else to say
+        }
+        let room = state.sockets.send_room(socket)?;
+        let rest = &bytes[*sent..];
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let length = rest.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let extent = state.store.fill(&rest[..length], has_more && length == rest.len());
+        if let Err(fault) = state.sockets.send(socket, extent, has_more) {
+            state.store.free(extent);
+            return Err(fault.into());
+        }
+        wanted.on_piece(state, socket, extent);
+        *sent += length;
+        state.has_more.retain(|other| *other != socket);
+        state.has_more.extend(has_more.then_some(socket));
+        state.on_written(socket, *sent == bytes.len());
+        if *sent == bytes.len() {
+            if flags & libc::MSG_EOR != 0 {
+                state.sockets.end_record(socket);
+            }
+            return Ok(());
+        }
+    }
 }
