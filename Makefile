@@ -114,7 +114,7 @@ mutants:
 # Instructions per echo, message and frame, by part, against what was accepted last.
 bench-instructions:
 	@tools/setup.sh instructions
-	@tools/release.sh --bin clearway
+	@tools/release.sh
 	$(TARGET)/release/clearway bench instructions --budget bench/instructions.json
 
 # Which code runs often, for the compiler at hand: profile/README.md. Ten minutes.

@@ -15,7 +15,7 @@ elif [ -e "$record" ]; then
     # Cargo builds again if a flag is another one, but not if a file is.
     copy=${CARGO_TARGET_DIR:-target}/profile/$(sha256sum "$record" | cut -c 1-16).profdata
     mkdir -p "$(dirname "$copy")"
-    cp "$record" "$copy"
+    [ -e "$copy" ] || cp "$record" "$copy" # for a file that is newer, cargo builds all again
     flags=(--config "build.rustflags = ['-Cprofile-use=$(realpath "$copy")']")
 else
     echo "release: $record is missing, so small messages take up to a quarter longer;" \
