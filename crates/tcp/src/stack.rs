@@ -302,8 +302,10 @@ impl Stack {
     /// others have been.
     #[inline]
     pub fn poll_transmit_by(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
-        let answer = self.answers.pop();
-        let transmit = answer.or_else(|| self.connections.poll_transmit(now, ways));
+        let transmit = match self.answers.len() {
+            0 => self.connections.poll_transmit(now, ways),
+            _ => self.answers.pop(),
+        };
         self.counters.segments_sent += u64::from(transmit.is_some());
         transmit
     }

@@ -179,10 +179,10 @@ impl Connection {
         let eagerness = Eagerness { no_delay: self.settings.no_delay, cork: self.settings.cork };
         let range = self.snd.next_range(bytes, most.max(bytes), room, eagerness)?;
         let of_syn_ack = self.timers.get(Timer::Retransmit);
-        let transmit = self.first_time(now, range);
+        let next = self.first_time(now, range);
         self.timers.set(Timer::Retransmit, of_syn_ack);
         self.timers.stop(Timer::TailProbe);
-        Some(transmit)
+        Some(self.segment(now, None, &next))
     }
 
     /// Where the peer's stream begins, behind its SYN, for a SYN that comes again.

@@ -4,7 +4,8 @@
 use clearway_base::Time;
 use clearway_congestion::CongestionControl;
 
-use super::{Connection, Probe, Transmit};
+use super::transmit::Next;
+use super::{Connection, Probe};
 use crate::scoreboard::Lost;
 use crate::search::{IDLE_NS, PROBE_NS, RAISE_NS};
 use crate::timers::Timer;
@@ -37,7 +38,7 @@ impl Connection {
 
     /// A segment that is longer than the others, if there is enough to fill it. It may exceed the
     /// congestion window by two segments: a window that is full would never have room for it.
-    pub(super) fn path_probe(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
+    pub(super) fn path_probe(&mut self, now: Time, ways: &mut impl Ways) -> Option<Next> {
         let mtu = self.search.candidate(self.size.path_mtu())?;
         let options = self.options(now).length();
         let bytes = u64::from(self.size.bytes_at(mtu, options));
@@ -53,8 +54,7 @@ impl Connection {
         let range = self.snd.next()..self.snd.next() + bytes;
         let range = self.fitting(range, bytes as u32, ways)?;
         self.search.on_sent(mtu, range.clone());
-        let transmit = self.first_time(now, range);
-        Some(Transmit { segment_bytes: bytes as u32, ..transmit })
+        Some(self.first_time(now, range).in_one_segment())
     }
 
     /// True if what is lost is a probe and nothing else, which says nothing of congestion: RFC

@@ -48,6 +48,35 @@ impl Transmit {
     }
 }
 
+/// What leaves next. Its header is made last, and once: it is larger than all that decides of it.
+#[derive(Clone, Debug)]
+pub(super) struct Next {
+    range: Range<u64>,
+    /// What the flags say beside what they always do.
+    new: Flags,
+    /// The IP header says ECT(0).
+    ecn_capable: bool,
+    /// It is one segment, though it is longer than others.
+    is_long: bool,
+}
+
+impl Next {
+    /// What has nothing of its own to say.
+    const fn plain(range: Range<u64>) -> Self {
+        Self { range, new: Flags::NONE, ecn_capable: false, is_long: false }
+    }
+
+    /// A segment without data, at this place.
+    const fn empty(at: u64) -> Self {
+        Self::plain(at..at)
+    }
+
+    /// The same in one segment, however long that is.
+    pub(super) fn in_one_segment(self) -> Self {
+        Self { is_long: true, ..self }
+    }
+}
+
 /// RFC 2018, section 3: what the 40 bytes of options have room for, and next to timestamps.
 const BLOCKS_MAX: usize = 4;
 const BLOCKS_MAX_WITH_TIMESTAMPS: usize = 3;
@@ -74,39 +103,36 @@ impl Connection {
         most: u32,
         ways: &mut impl Ways,
     ) -> Option<Transmit> {
-        let mut transmit = self.next_transmit(now, most, ways);
-        if let Some(transmit) = &mut transmit {
-            transmit.connection = Some(key);
+        if (self.reset_due || matches!(self.state, State::SynSent | State::SynReceived))
+            && let Some(transmit) = self.first_or_last_segment(now, most)
+        {
             self.counters.segments_sent += 1;
+            return Some(Transmit { connection: Some(key), ..transmit });
         }
-        transmit
+        let next = self.next_data(now, most, ways).or_else(|| self.next_empty())?;
+        self.counters.segments_sent += 1;
+        Some(self.segment(now, Some(key), &next))
     }
 
+    /// A reset, or what leaves before the handshake is over.
+    #[cold]
+    fn first_or_last_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        match core::mem::take(&mut self.reset_due) {
+            true => Some(self.reset_segment(now)),
+            false => self.opening_segment(now, most),
+        }
+    }
+
+    /// A segment without data, if one has to leave.
     #[inline]
-    fn next_transmit(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Transmit> {
-        if core::mem::take(&mut self.reset_due) {
-            return Some(self.reset_segment(now));
-        }
-        if matches!(self.state, State::SynSent | State::SynReceived)
-            && let Some(transmit) = self.opening_segment(now, most)
-        {
-            return Some(transmit);
-        }
-        if self.state.sends()
-            && let Some(transmit) = self.data_segment(now, most, ways)
-        {
-            return Some(transmit);
-        }
+    fn next_empty(&mut self) -> Option<Next> {
         if self.probe == Some(Probe::KeepAlive) {
             self.probe = None;
-            let before = self.snd.next() - 1;
-            return Some(self.segment(now, before..before, Flags::NONE));
+            return Some(Next::empty(self.snd.next() - 1));
         }
-        if self.ack.due() == Due::Now && !matches!(self.state, State::SynSent | State::Closed) {
-            let next = self.acceptable();
-            return Some(self.segment(now, next..next, Flags::NONE));
-        }
-        None
+        let is_due = self.ack.due() == Due::Now;
+        let may_leave = !matches!(self.state, State::SynSent | State::Closed);
+        (is_due && may_leave).then(|| Next::empty(self.acceptable()))
     }
 
     /// Where a segment without data is acceptable to the peer: in its window. A peer that has
@@ -122,11 +148,15 @@ impl Connection {
         }
     }
 
-    fn data_segment(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Transmit> {
+    #[inline]
+    fn next_data(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Next> {
+        if !self.state.sends() {
+            return None;
+        }
         if self.probe.is_some()
-            && let Some(transmit) = self.probe_segment(now, ways)
+            && let Some(next) = self.next_probe(now, ways)
         {
-            return Some(transmit);
+            return Some(next);
         }
         if !self.board.has_lost() && !self.snd.has_unsent() {
             return None;
@@ -135,11 +165,11 @@ impl Connection {
             return None;
         }
         if self.board.has_lost()
-            && let Some(transmit) = self.lost_segment(now, ways)
+            && let Some(next) = self.next_lost(now, ways)
         {
-            return Some(transmit);
+            return Some(next);
         }
-        self.new_segment(now, most, ways)
+        self.next_new(now, most, ways)
     }
 
     /// Pacing: a window is spread over its round trip.
@@ -159,7 +189,7 @@ impl Connection {
 
     /// RFC 8985, 7.3, RFC 9293, 3.8.6.1, and RFC 8899: what a probe has to say.
     #[cold]
-    fn probe_segment(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
+    fn next_probe(&mut self, now: Time, ways: &mut impl Ways) -> Option<Next> {
         let probe = self.probe.filter(|probe| *probe != Probe::KeepAlive)?;
         self.probe = None;
         if probe == Probe::Path {
@@ -168,9 +198,8 @@ impl Connection {
         let bytes = self.size.bytes_with(self.options(now).length());
         let is_closed = probe == Probe::Window && self.snd.window() == 0;
         if is_closed && self.settings.variants.empty_window_probes {
-            let before = self.snd.una() - 1;
             self.stalled_since.get_or_insert(now);
-            return Some(self.segment(now, before..before, Flags::NONE));
+            return Some(Next::empty(self.snd.una() - 1));
         }
         if probe == Probe::Window {
             let next = self.snd.next();
@@ -182,7 +211,7 @@ impl Connection {
         let new = self.snd.next_range(bytes, bytes, bytes.into(), eager);
         let new = new.and_then(|range| self.fitting(range, bytes, ways));
         let is_again = new.is_none();
-        let transmit = match new {
+        let next = match new {
             Some(range) => self.first_time(now, range),
             None => {
                 // RFC 9293, 3.8.6: of a window that has shrunk, what is inside is sent again.
@@ -194,11 +223,12 @@ impl Connection {
         self.tail.on_sent(self.snd.next(), is_again);
         self.timers.stop(Timer::TailProbe);
         self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
-        Some(transmit)
+        Some(next)
     }
 
     /// What is lost comes first: RFC 6675, section 5, (C.1).
-    fn lost_segment(&mut self, now: Time, ways: &mut impl Ways) -> Option<Transmit> {
+    #[cold]
+    fn next_lost(&mut self, now: Time, ways: &mut impl Ways) -> Option<Next> {
         let bytes = self.size.bytes_with(self.options(now).length());
         let in_flight = self.in_flight_bytes();
         let has_room = in_flight == 0 || in_flight + u64::from(bytes) <= self.window_bytes();
@@ -216,7 +246,7 @@ impl Connection {
     }
 
     /// A segment that has been sent before.
-    fn again(&mut self, now: Time, range: Range<u64>) -> Transmit {
+    fn again(&mut self, now: Time, range: Range<u64>) -> Next {
         let bytes = range.end - range.start;
         self.counters.retransmitted += 1;
         let stamp = self.timestamps.as_ref().map_or(0, |timestamps| timestamps.value(now));
@@ -234,12 +264,12 @@ impl Connection {
         let has_cwr =
             self.settings.variants.cwr_when_resent && !self.snd.payload_of(&range).0.is_empty();
         let new = if has_cwr { self.ecn.flags_of_new() } else { Flags::NONE };
-        self.segment(now, range, new)
+        Next { new, ..Next::plain(range) }
     }
 
     /// Data, and the FIN, that have never been sent.
     #[inline]
-    fn new_segment(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Transmit> {
+    fn next_new(&mut self, now: Time, most: u32, ways: &mut impl Ways) -> Option<Next> {
         if !self.snd.has_unsent() {
             return None;
         }
@@ -320,7 +350,7 @@ impl Connection {
 
     /// Notes what leaves for the first time, a segment at a time.
     #[inline]
-    pub(super) fn first_time(&mut self, now: Time, range: Range<u64>) -> Transmit {
+    pub(super) fn first_time(&mut self, now: Time, range: Range<u64>) -> Next {
         let bytes = u64::from(self.size.bytes_with(self.options_length(now)));
         let was_empty = self.board.is_empty();
         let (payload, fin) = self.snd.payload_of(&range);
@@ -351,19 +381,22 @@ impl Connection {
             self.set_tail_probe(now);
         }
         let new = if payload.is_empty() { Flags::NONE } else { self.ecn.flags_of_new() };
-        let mut transmit = self.segment(now, range, new);
-        transmit.ecn_capable |= self.ecn.is_capable() && !payload.is_empty();
-        transmit
+        let ecn_capable = self.ecn.is_capable() && !payload.is_empty();
+        Next { new, ecn_capable, ..Next::plain(range) }
     }
 
-    /// A segment with what stands in `range`, which may be nothing.
+    /// The segment that is to leave next.
     #[inline]
-    fn segment(&mut self, now: Time, range: Range<u64>, new: Flags) -> Transmit {
+    pub(super) fn segment(&mut self, now: Time, key: Option<SlotId>, next: &Next) -> Transmit {
+        let Next { range, new, .. } = next;
         let options = self.options(now);
-        let segment_bytes = self.size.bytes_with(options.length());
-        let (payload, fin) = self.snd.payload_of(&range);
+        let (payload, fin) = self.snd.payload_of(range);
+        let segment_bytes = match next.is_long {
+            true => (payload.end - payload.start) as u32, // of a packet
+            false => self.size.bytes_with(options.length()),
+        };
         let has_data = !payload.is_empty() || fin;
-        let mut flags = Flags::ACK | new | self.ecn.flags(has_data);
+        let mut flags = Flags::ACK | *new | self.ecn.flags(has_data);
         if fin {
             flags |= Flags::FIN;
         }
@@ -386,11 +419,12 @@ impl Connection {
             from: self.local,
             to: self.remote,
             repr,
-            connection: None,
+            connection: key,
             payload: if with_data { payload } else { 0..0 },
             segment_bytes,
-            ecn_capable: self.ecn.is_capable()
-                && self.settings.variants.capable.has_all(self.ecn.is_accurate()),
+            ecn_capable: next.ecn_capable
+                || self.ecn.is_capable()
+                    && self.settings.variants.capable.has_all(self.ecn.is_accurate()),
             ip: self.settings.ip,
         }
     }

@@ -250,8 +250,8 @@ impl Stack {
 
     /// Where the bytes `range` of a connection's [`crate::Transmit`] are, in order.
     pub fn extents(&self, key: SlotId, range: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
-        let connection = self.connections.get(key);
-        connection.into_iter().flat_map(move |it| it.extents(range.clone()))
+        let mut extents = self.connections.get(key).map(|connection| connection.extents(range));
+        core::iter::from_fn(move || extents.as_mut()?.next())
     }
 
     /// True if a connection that is over guards `port` of `address`, or of any address if it is the
