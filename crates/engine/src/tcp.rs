@@ -159,6 +159,40 @@ impl Tcp {
         via: Via,
         search: Search,
     ) {
+        match frames {
+            [frame] => self.receive_alone(common, now, frame, via, search),
+            _ => self.receive_burst(common, now, frames, via, search),
+        }
+    }
+
+    /// Takes a segment that has come alone: without the books of a run.
+    fn receive_alone(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frame: &[u8],
+        via: Via,
+        search: Search,
+    ) {
+        let (arrival, payload) = match segment(common, frame, via) {
+            Ok(segment) => segment,
+            Err(reason) => return common.refuse(now, frame, reason),
+        };
+        if !self.pass_on(common, now, search, &arrival, frame) {
+            let answers = self.stack.answers_waiting();
+            self.receive_segment(common, now, &arrival, Payload::Pieces(&[payload]));
+            self.have_received(common, now, answers, frame, via);
+        }
+    }
+
+    fn receive_burst(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frames: &[&[u8]],
+        via: Via,
+        search: Search,
+    ) {
         let mut run = Run::default();
         for frame in frames {
             let (arrival, payload) = match segment(common, frame, via) {
@@ -214,8 +248,21 @@ impl Tcp {
             }
             None => self.receive_parts(common, now, run),
         }
+        self.have_received(common, now, answers, run.frame(), via);
+    }
+
+    /// After a segment, or several as one, before which so many answers waited.
+    #[inline]
+    fn have_received(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        answers: usize,
+        frame: &[u8],
+        via: Via,
+    ) {
         if self.stack.answers_waiting() > answers {
-            self.prepare_answer(common.host.own(), run.frame(), via);
+            self.prepare_answer(common.host.own(), frame, via);
         }
         self.tell_after(common, now, via);
     }
@@ -246,6 +293,7 @@ impl Tcp {
     }
 
     /// False if there was no memory for what it carries.
+    #[inline]
     fn receive_segment(
         &mut self,
         common: &mut Common,
@@ -308,7 +356,7 @@ fn packet<'a>(interface: &Interface, frame: &'a [u8], via: Via) -> Result<Packet
 }
 
 /// The segment in a frame, and its payload.
-#[inline]
+#[inline(always)] // What it returns is large, and would be copied.
 fn segment<'a>(
     common: &Common,
     frame: &'a [u8],

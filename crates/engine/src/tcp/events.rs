@@ -27,6 +27,7 @@ impl Tcp {
         }
     }
 
+    #[inline(never)] // Most often there is nothing, and that costs a test.
     fn tell_events(&mut self, common: &mut Common, now: Time, is_detour: bool) {
         while let Some(event) = self.stack.poll_event() {
             match event {
@@ -85,6 +86,7 @@ impl Tcp {
         );
     }
 
+    #[inline]
     fn tell_of(&mut self, channels: &mut Channels, now: Time, key: SlotId, readiness: Readiness) {
         self.tell_moved(channels, key, readiness.contains(Readiness::READABLE));
         if readiness.contains(Readiness::FINISHED) {
