@@ -11,6 +11,7 @@ use clearway_wire::digest::Digest;
 use clearway_wire::{ipv6, tcp};
 
 use super::Tcp;
+use super::joined::Here;
 use super::paths::TcpPath;
 use crate::channels::Channels;
 use crate::common::Common;
@@ -55,17 +56,21 @@ impl Tcp {
         while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
             let sent = common.send_segments(now, queue, leaves_sums, |common, frame, most| {
-                let (next, is_joined) = self.next_segment(common, now, Room::of(most, frame));
+                let wire = Room::of(most, frame);
+                let mut here = Here::new(common, &mut self.books, &self.paths, now, wire);
+                let next = self.stack.poll_transmit_by(now, &mut here);
+                let is_joined = here.is_of_joined();
                 was_there = next.is_some();
-                let Some(transmit) = next else { return Segments::default() };
+                // It stays where it is: it is large.
+                let Some(transmit) = &next else { return Segments::default() };
                 if is_joined {
                     queued_bytes += (transmit.payload.end - transmit.payload.start) as usize;
-                    self.deliver(common, now, &transmit);
+                    self.deliver(common, now, transmit);
                     return Segments::default();
                 }
-                let bytes = self.emit(common, now, &transmit, frame, leaves_sums);
+                let bytes = self.emit(common, now, transmit, frame, leaves_sums);
                 queued_bytes += bytes;
-                Segments { bytes, segment_bytes: segment_bytes(&transmit) }
+                Segments { bytes, segment_bytes: segment_bytes(transmit) }
             });
             match sent {
                 Sent::Queued => sending.queued += 1,

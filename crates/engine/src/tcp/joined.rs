@@ -52,7 +52,7 @@ const LOOKS: usize = 16;
 const PIECE_BYTES_LOG2: RangeInclusive<u32> = 6..=16;
 
 /// Where the segment of the connection at hand goes.
-struct Here<'a> {
+pub(super) struct Here<'a> {
     common: &'a mut Common,
     books: &'a mut Books,
     paths: &'a Paths,
@@ -94,7 +94,24 @@ impl Ways for Here<'_> {
     }
 }
 
-impl Here<'_> {
+impl<'a> Here<'a> {
+    #[inline]
+    pub(super) fn new(
+        common: &'a mut Common,
+        books: &'a mut Books,
+        paths: &'a Paths,
+        now: Time,
+        wire: Room,
+    ) -> Self {
+        Self { common, books, paths, now, pair: None, wire }
+    }
+
+    /// True if the segment is of a joined connection.
+    #[inline]
+    pub(super) fn is_of_joined(&self) -> bool {
+        self.pair.is_some_and(|pair| pair.is_joined)
+    }
+
     #[inline]
     fn is_joined(&self, connection: SlotId) -> bool {
         let (interface, version) = (self.common.host.own(), self.common.switch.version());
@@ -139,21 +156,6 @@ fn receiver<'a>(
 }
 
 impl Tcp {
-    /// The next segment, or several as one where there is room for that, and whether it is one of
-    /// a joined connection.
-    #[inline]
-    pub(super) fn next_segment(
-        &mut self,
-        common: &mut Common,
-        now: Time,
-        wire: Room,
-    ) -> (Option<Transmit>, bool) {
-        let (books, paths) = (&mut self.books, &self.paths);
-        let mut here = Here { common, books, paths, now, pair: None, wire };
-        let transmit = self.stack.poll_transmit_by(now, &mut here);
-        (transmit, here.pair.is_some_and(|pair| pair.is_joined))
-    }
-
     /// An app has memory again, or nobody has a claim to it any more: one of those that were held up
     /// goes on that there is room for, and the next in the next turn. Returns how many went on, or 1
     /// if there are others to be looked at.
@@ -217,7 +219,7 @@ impl Tcp {
         }
         let answers = self.stack.answers_waiting();
         let arrival = arrival(transmit);
-        self.receive_segment(common, now, &arrival, Payload::Sent(&extents));
+        self.receive_segment(common, now, None, &arrival, Payload::Sent(&extents));
         extents.clear();
         self.extents = extents;
         common.counters.segments_local += 1;
