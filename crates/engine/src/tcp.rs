@@ -15,6 +15,7 @@
 //! | `events` | what apps are told |
 //! | `sharing` | ports of several engines: whose a segment is that comes to one |
 //! | `runs` | segments that follow each other, as one |
+//! | `heads` | the headers of what comes next |
 //! | `memory` | where what is received goes |
 //! | `departures`, `paths` | what leaves, and its headers |
 //! | `joined` | what leaves for another connection of this engine |
@@ -35,6 +36,7 @@ mod commands;
 mod connecting;
 mod departures;
 mod events;
+mod heads;
 mod joined;
 mod memory;
 mod paths;
@@ -46,17 +48,18 @@ mod status;
 
 use std::net::SocketAddr;
 
-use clearway_base::Time;
+use clearway_base::{SlotId, Time};
 use clearway_channel::Command;
 use clearway_nic::Together;
 use clearway_tcp::{Arrival, Config, Extent, IcmpError, Stack};
-use clearway_wire::{protocol, tcp};
+use clearway_wire::{Malformed, protocol, tcp};
 
 use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
-use crate::ip::{DropReason, Interface, NetworkError, NetworkErrorKind, Packet};
+use crate::ip::{DropReason, Interface, NetworkError, NetworkErrorKind, Packet, SegmentHead};
 use books::Books;
 use connecting::Attempt;
+use heads::Heads;
 use memory::{Keeper, Payload};
 use paths::{Paths, TcpPath};
 use ports::Ports;
@@ -79,6 +82,7 @@ pub(crate) struct Tcp {
     noted: NotedPorts,
     books: Books,
     paths: Paths,
+    heads: Heads,
     attempts: Vec<Attempt>,
     /// Empty; kept for its memory.
     extents: Vec<Extent>,
@@ -130,6 +134,7 @@ impl Tcp {
             noted: NotedPorts::default(),
             books: Books::default(),
             paths: Paths::default(),
+            heads: Heads::default(),
             attempts: Vec::new(),
             extents: Vec::new(),
         }
@@ -138,6 +143,25 @@ impl Tcp {
     /// The MTU of the engine's own NIC has changed.
     pub(crate) fn set_mtu(&mut self, mtu: u16) {
         self.stack.set_listeners_mtu(mtu);
+    }
+
+    /// Takes a segment that has come alone by the engine's own queue, with the headers of one of its
+    /// connection's before. False if it has to be looked at as others are.
+    #[inline]
+    pub(crate) fn receive_known(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frame: &[u8],
+        via: Via,
+    ) -> bool {
+        let Some((here, peer)) = SegmentHead::ends(frame) else { return false };
+        let Some(key) = self.stack.find(here.into(), peer.into()) else { return false };
+        let version = common.switch.version();
+        let Some(packet) = self.heads.packet(key, version, frame) else { return false };
+        let Ok((arrival, payload)) = segment_in(&packet, via) else { return false };
+        self.receive_one(common, now, Some(key), (&arrival, payload), frame, via);
+        true
     }
 
     /// Takes segments of which other engines do not know, or not yet, whose they are.
@@ -179,10 +203,25 @@ impl Tcp {
             Err(reason) => return common.refuse(now, frame, reason),
         };
         if !self.pass_on(common, now, search, &arrival, frame) {
-            let answers = self.stack.answers_waiting();
-            self.receive_segment(common, now, &arrival, Payload::Pieces(&[payload]));
-            self.have_received(common, now, answers, frame, via);
+            self.receive_one(common, now, None, (&arrival, payload), frame, via);
+            self.learn_head(common, &arrival, frame, via);
         }
+    }
+
+    /// Takes the segment of a frame, of a connection if it is known which.
+    #[inline]
+    fn receive_one(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        connection: Option<SlotId>,
+        (arrival, payload): (&Arrival, &[u8]),
+        frame: &[u8],
+        via: Via,
+    ) {
+        let answers = self.stack.answers_waiting();
+        self.receive_segment(common, now, connection, arrival, Payload::Pieces(&[payload]));
+        self.have_received(common, now, answers, frame, via);
     }
 
     fn receive_burst(
@@ -244,7 +283,7 @@ impl Tcp {
         let answers = self.stack.answers_waiting();
         match run.as_one() {
             Some((arrival, payload)) => {
-                self.receive_segment(common, now, arrival, Payload::Pieces(payload));
+                self.receive_segment(common, now, None, arrival, Payload::Pieces(payload));
             }
             None => self.receive_parts(common, now, run),
         }
@@ -273,10 +312,11 @@ impl Tcp {
             if index > 0 {
                 self.tell(common, now); // then this is not out of order
             }
-            let is_taken = self.receive_segment(common, now, &part, Payload::Pieces(payloads));
+            let payload = Payload::Pieces(payloads);
+            let is_taken = self.receive_segment(common, now, None, &part, payload);
             if !is_taken && payloads.len() > 1 {
                 for (segment, payload) in runs::one_by_one(part, payloads) {
-                    self.receive_segment(common, now, &segment, Payload::Pieces(payload));
+                    self.receive_segment(common, now, None, &segment, Payload::Pieces(payload));
                     self.tell(common, now);
                 }
             }
@@ -292,17 +332,22 @@ impl Tcp {
         }
     }
 
-    /// False if there was no memory for what it carries.
+    /// Takes a segment, of a connection if it is known which. False if there was no memory for what
+    /// it carries.
     #[inline]
     fn receive_segment(
         &mut self,
         common: &mut Common,
         now: Time,
+        connection: Option<SlotId>,
         arrival: &Arrival,
         payload: Payload<'_>,
     ) -> bool {
         let mut keeper = Keeper::new(&mut common.channels, &mut self.books, &self.ports, payload);
-        self.stack.handle_segment(now, arrival, &mut keeper);
+        match connection {
+            Some(key) => self.stack.handle_segment_of(now, key, arrival, &mut keeper),
+            None => self.stack.handle_segment(now, arrival, &mut keeper),
+        }
         let refused = keeper.refused;
         if let Some(refused) = refused {
             self.share_what_is_ahead(&mut common.channels, refused);
@@ -363,6 +408,11 @@ fn segment<'a>(
     via: Via,
 ) -> Result<(Arrival, &'a [u8]), DropReason> {
     let packet = packet(common.host.own(), frame, via)?;
+    Ok(segment_in(&packet, via)?)
+}
+
+#[inline(always)] // The same.
+fn segment_in<'a>(packet: &Packet<'a>, via: Via) -> Result<(Arrival, &'a [u8]), Malformed> {
     let view = tcp::View::new(packet.payload)?;
     let check = match via.is_verified() {
         true => tcp::Check::Skip,

@@ -1,10 +1,10 @@
-//! What the headers of a peer's next datagram look like, if they are as those of the one before:
-//! then nothing has to be found out about them again.
+//! What the headers of a peer's next datagram or segment look like, if they are as those of the one
+//! before: then nothing has to be found out about them again.
 
-use super::Datagram;
+use super::{Datagram, Packet};
 use clearway_wire::checksum::Sum;
 use clearway_wire::{Ecn, ethernet, ipv4, ipv6, protocol, udp};
-use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 const IP_AT: usize = ethernet::HEADER_LENGTH;
 /// The Ethernet type, and the first octet of the IP header: version and, of IPv4, its length.
@@ -18,11 +18,16 @@ const UDP_AT_V4: usize = IP_AT + ipv4::HEADER_LENGTH;
 const UDP_AT_V6: usize = IP_AT + ipv6::HEADER_LENGTH;
 const LENGTH_V4: usize = UDP_AT_V4 + udp::HEADER_LENGTH;
 const LENGTH_V6: usize = UDP_AT_V6 + udp::HEADER_LENGTH;
+const PROTOCOL_AT_V4: usize = IP_AT + 9;
 const NEXT_HEADER_AT: usize = IP_AT + 6;
 const ADDRESSES_AT_V4: usize = IP_AT + 12;
 const ADDRESSES_AT_V6: usize = IP_AT + 8;
 
+/// Ethernet, IPv4, and the ports.
+const SEGMENT_LENGTH: usize = UDP_AT_V4 + 4;
+
 /// Headers in words, the last of which overlaps the one before.
+type WordsOfSegment = [u64; SEGMENT_LENGTH.div_ceil(8)];
 type WordsV4 = [u64; LENGTH_V4.div_ceil(8)];
 type WordsV6 = [u64; LENGTH_V6.div_ceil(8)];
 
@@ -82,6 +87,58 @@ impl Head {
     }
 }
 
+/// The headers of a segment of TCP in IPv4, without VLAN tag and IP options, up to its ports: what is
+/// alike in all that a peer sends from one port to another.
+#[derive(Clone, Debug)]
+pub struct SegmentHead(WordsOfSegment);
+
+impl SegmentHead {
+    /// Those of a frame from which [`Interface::packet`](crate::Interface::packet) has taken one.
+    /// `None` if there is more in them.
+    #[inline]
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let head: &[u8; SEGMENT_LENGTH] = frame.first_chunk()?;
+        is_segment(head).then(|| Self(alike(head, &MASK_OF_SEGMENT)))
+    }
+
+    /// The addresses and ports, here and there, of a frame that looks like one with a segment.
+    #[inline]
+    #[must_use]
+    pub fn ends(frame: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4)> {
+        let head: &[u8; SEGMENT_LENGTH] = frame.first_chunk()?;
+        let end = |address, port| SocketAddrV4::new(address_v4(head, address), field(head, port));
+        let here = || end(ADDRESSES_AT_V4 + 4, UDP_AT_V4 + 2);
+        is_segment(head).then(|| (here(), end(ADDRESSES_AT_V4, UDP_AT_V4)))
+    }
+
+    /// The packet of a frame whose headers are these, but for length, identification, ECN and
+    /// IP checksum, if those are right. `None` says no more than that it has to be looked at.
+    #[inline]
+    #[must_use]
+    pub fn packet<'a>(&self, frame: &'a [u8]) -> Option<Packet<'a>> {
+        let head: &[u8; SEGMENT_LENGTH] = frame.first_chunk()?;
+        let is_right = is_like(head, &self.0, &MASK_OF_SEGMENT)
+            && Sum::new().with(&head[IP_AT..UDP_AT_V4]).is_right();
+        let length = usize::from(field(head, IP_AT + ipv4::TOTAL_LENGTH_AT));
+        let bytes = &frame[IP_AT..];
+        is_right.then_some(Packet {
+            source: address_v4(head, ADDRESSES_AT_V4).into(),
+            destination: address_v4(head, ADDRESSES_AT_V4 + 4).into(),
+            protocol: protocol::TCP,
+            payload: bytes.get(ipv4::HEADER_LENGTH..length)?,
+            ecn: Ecn::from_bits(head[IP_AT + ipv4::TYPE_OF_SERVICE_AT]),
+            source_mac: array(head, 6),
+            bytes,
+        })
+    }
+}
+
+#[inline]
+fn is_segment(head: &[u8; SEGMENT_LENGTH]) -> bool {
+    array(head, KIND_AT) == PLAIN_V4 && head[PROTOCOL_AT_V4] == protocol::TCP
+}
+
 #[inline]
 fn datagram_v4<'a>(known: &WordsV4, frame: &'a [u8]) -> Option<Datagram<'a>> {
     let head: &[u8; LENGTH_V4] = frame.first_chunk()?;
@@ -93,8 +150,7 @@ fn datagram_v4<'a>(known: &WordsV4, frame: &'a [u8]) -> Option<Datagram<'a>> {
     if !is_right {
         return None;
     }
-    let address = |at| Ipv4Addr::from(array(head, at));
-    let (from, to) = (address(ADDRESSES_AT_V4), address(ADDRESSES_AT_V4 + 4));
+    let (from, to) = (address_v4(head, ADDRESSES_AT_V4), address_v4(head, ADDRESSES_AT_V4 + 4));
     Some(Datagram {
         source: SocketAddr::new(from.into(), field(head, UDP_AT_V4)),
         destination: SocketAddr::new(to.into(), field(head, UDP_AT_V4 + 2)),
@@ -138,6 +194,14 @@ fn datagram_v6<'a>(known: &WordsV6, frame: &'a [u8], is_verified: bool) -> Optio
         packet: &frame[IP_AT..],
     })
 }
+
+const MASK_OF_SEGMENT: WordsOfSegment = {
+    let fields = [IP_AT + ipv4::TOTAL_LENGTH_AT, IP_AT + 4];
+    let mask = without(&[0xff; SEGMENT_LENGTH], fields);
+    let mut mask = without(&mask, [IP_AT + ipv4::CHECKSUM_AT]);
+    mask[IP_AT + ipv4::TYPE_OF_SERVICE_AT] = !0b11; // ECN
+    words(&mask)
+};
 
 const MASK_V4: WordsV4 = {
     let lengths = [IP_AT + ipv4::TOTAL_LENGTH_AT, UDP_AT_V4 + udp::LENGTH_AT];
@@ -205,6 +269,11 @@ const fn word<const L: usize>(head: &[u8; L], at: usize) -> u64 {
 #[inline]
 fn field<const L: usize>(head: &[u8; L], at: usize) -> u16 {
     u16::from_be_bytes(array(head, at))
+}
+
+#[inline]
+fn address_v4<const L: usize>(head: &[u8; L], at: usize) -> Ipv4Addr {
+    Ipv4Addr::from(array(head, at))
 }
 
 #[inline]

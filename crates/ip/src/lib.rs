@@ -43,7 +43,7 @@ mod too_large;
 pub use answers::ALL_NODES;
 pub use conflicts::Conflict;
 pub use drops::{DropReason, Drops};
-pub use head::Head;
+pub use head::{Head, SegmentHead};
 pub use outbox::FRAME_BYTES_MAX as OWN_FRAME_BYTES_MAX;
 pub use path::{Path, UdpPath};
 pub use receive::{Datagram, NetworkError, NetworkErrorKind, Packet, QuotedDatagram};

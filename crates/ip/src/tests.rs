@@ -3,9 +3,9 @@
 
 use super::*;
 use clearway_base::Random;
-use clearway_wire::digest::{Digest, Layer, Network, fields};
+use clearway_wire::digest::{Digest, Layer, Network, PATTERN_WORDS, fields};
 use clearway_wire::ethernet::ether_type;
-use clearway_wire::{Ecn, Malformed, ethernet, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
+use clearway_wire::{Ecn, Malformed, ethernet, icmpv4, icmpv6, ipv4, ipv6, protocol, tcp, udp};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 const NOW: Time = Time::from_ns(1000 * SECOND);
@@ -300,6 +300,75 @@ fn a_head_knows_the_datagrams_that_look_like_the_first() {
             assert_eq!(found(&head, &datagram(there, b"another's"), false), None);
         }
     }
+}
+
+/// A segment from one port to another, as far as its headers go that IP knows.
+fn segment(path: &Path, ports: [u16; 2], rest: &[u8], is_ecn_capable: bool) -> Vec<u8> {
+    let mut frame = vec![0xaa; FRAME_BYTES_MAX];
+    let behind: Vec<u8> = ports.iter().flat_map(|port| port.to_be_bytes()).collect();
+    let behind = [&behind[..], rest].concat();
+    frame[path.payload_offset()..][..behind.len()].copy_from_slice(&behind);
+    let length = path.emit_headers(&mut frame, behind.len(), is_ecn_capable);
+    frame.truncate(length);
+    frame
+}
+
+/// The same of segments: what a head takes for one is the packet that is found without it, and its
+/// digest has the same to say of whose it is, if it has a whole header.
+#[test]
+fn a_head_knows_the_segments_that_look_like_the_first() {
+    let (mut a, mut b) = hosts(|_| ());
+    let (from, to) = (v4(1), v4(2));
+    path(&mut a, &mut b, from, to);
+    let there = known(a.path(NOW, from.ip(), to.ip(), protocol::TCP));
+    let ports = [from.port(), to.port()];
+    let first = segment(&there, ports, &[0; 16], false);
+    let head = SegmentHead::of(&first).expect("nothing more in it");
+    let words = |frame: &[u8]| Digest::of(frame).words()[..PATTERN_WORDS].to_vec();
+    let judge = |frame: &[u8], b: &Interface| {
+        let Some(packet) = head.packet(frame) else { return false };
+        assert_eq!(Ok(packet), b.packet(frame));
+        let ends = SegmentHead::ends(frame).expect("it looks like the first");
+        assert_eq!((SocketAddr::from(ends.0), SocketAddr::from(ends.1)), (to, from));
+        if tcp::View::new(packet.payload).is_ok() {
+            assert_eq!(words(frame), words(&first));
+        }
+        true
+    };
+    for is_ecn_capable in [false, true] {
+        for rest in [&[1; 16][..], &[2; 80], &[3; 1456], &[4; 3]] {
+            let mut frame = segment(&there, ports, rest, is_ecn_capable);
+            frame.extend([0; 18]); // as Ethernet pads what is short
+            assert!(judge(&frame, &b));
+        }
+    }
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed);
+        let mut frame = segment(&there, ports, &[5; 40], false);
+        for _ in 0..=random.below(3) {
+            let at = random.below(frame.len() as u64) as usize;
+            frame[at] = random.next_u32() as u8;
+        }
+        frame.truncate(random.below(2 * frame.len() as u64) as usize);
+        judge(&frame, &b);
+    }
+    for ports in [[PORT + 1, PORT], [PORT, PORT + 1]] {
+        assert_eq!(head.packet(&segment(&there, ports, &[0; 16], false)), None);
+    }
+}
+
+#[test]
+fn there_is_no_head_for_other_segments_and_datagrams() {
+    for (vlan, from, to) in [(Some(7), v4(1), v4(2)), (None, v6(1), v6(2))] {
+        let (mut a, mut b) = hosts(|config| config.vlan = vlan);
+        path(&mut a, &mut b, from, to);
+        let there = known(a.path(NOW, from.ip(), to.ip(), protocol::TCP));
+        let frame = segment(&there, [PORT; 2], &[0; 16], false);
+        assert!(SegmentHead::of(&frame).is_none() && SegmentHead::ends(&frame).is_none());
+    }
+    let (mut a, mut b) = hosts(|_| ());
+    let frame = datagram(&path(&mut a, &mut b, v4(1), v4(2)), b"payload");
+    assert!(SegmentHead::of(&frame).is_none() && SegmentHead::ends(&frame).is_none());
 }
 
 /// In IPv6 a datagram has a checksum, which counts unless it is known to be right.

@@ -216,6 +216,30 @@ impl Stack {
         }
     }
 
+    /// The connection between these ends, if there is one whose segments need nothing but what
+    /// [`Stack::handle_segment_of`] does.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, local: SocketAddr, remote: SocketAddr) -> Option<SlotId> {
+        match self.table.get(&Tuple::new(local, remote)) {
+            Some(Entry::Connection(key)) => Some(*key),
+            _ => None,
+        }
+    }
+
+    /// A segment has come for a connection that [`Stack::find`] has found for its ends.
+    #[inline]
+    pub fn handle_segment_of(
+        &mut self,
+        now: Time,
+        key: SlotId,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        self.counters.segments_received += 1;
+        self.handle_own(now, key, arrival, memory);
+    }
+
     #[inline]
     fn handle_own(&mut self, now: Time, key: SlotId, arrival: &Arrival, memory: &mut impl Memory) {
         let (reply, is_over) = self.connections.handle_segment(now, key, arrival, memory);

@@ -85,6 +85,12 @@ impl<X: Component<Owner = ()>> Core<X> {
     /// The same for a frame that has come alone: without the books of a burst.
     #[inline]
     fn receive_one(&mut self, now: Time, frame: &[u8], via: Via) {
+        if matches!(via, Via::Queue(_))
+            && !self.common.has_onlookers()
+            && self.tcp.receive_known(&mut self.common, now, frame, via)
+        {
+            return;
+        }
         let mut digest = Digest::default();
         digest.become_of(frame);
         let owner = self.common.switch.owner(&digest);

@@ -110,6 +110,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             Request::NetworkElsewhere { nic, network } => {
                 self.core.common.host.set_network_elsewhere(nic, &network);
                 self.core.messages.forget_heads();
+                self.core.tcp.forget_heads();
             }
             Request::Neighbour { nic, address, mac: Some(mac) } => {
                 self.core.common.host.learn(now, nic, address, mac);
@@ -266,6 +267,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         self.tcp.set_mtu(network.mtu);
         self.common.switch.set_services(self.services(&network));
         self.messages.forget_heads();
+        self.tcp.forget_heads();
         self.config.interface = network;
     }
 

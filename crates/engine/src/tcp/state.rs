@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::books::{Book, Books};
 use super::connecting::{ATTEMPTS_MAX, Attempt, PATIENCE_NS};
+use super::heads::Heads;
 use super::paths::Paths;
 use super::ports::{ClosingPort, Ports};
 use super::sharing::{NotedPort, NotedPorts};
@@ -173,6 +174,7 @@ impl Tcp {
             noted,
             books,
             paths: Paths::default(),
+            heads: Heads::default(),
             attempts: attempts.collect::<Result<_, _>>()?,
             extents: Vec::new(),
         };
