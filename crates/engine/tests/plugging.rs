@@ -3,11 +3,14 @@
 
 mod world;
 
-use clearway_base::MILLISECOND;
+use std::net::SocketAddr;
+
+use clearway_base::{MILLISECOND, SECOND, Time};
+use clearway_channel::Command;
 use clearway_engine::{Event, Plug, Request, ip};
 use clearway_nic::fabric::Faults;
 use clearway_nic::{Capabilities, Info, MacAddress, Queue, Sink, Transmit, Unplugged};
-use world::{App, SIZES, World, as_inner, config_of};
+use world::{App, SIZES, World, address, as_inner, config_of};
 
 const FRAME_BYTES: usize = 1518;
 
@@ -111,4 +114,68 @@ fn a_flow_goes_on_over_another_queue_with_another_ethernet_address() {
         let (new, _) = world.connect(&mut another, &mut server, 4000);
         transfer(&mut world, &mut another, new, &mut server, 10);
     }
+}
+
+/// As the kernels of two hosts do that share the NICs, at `macs`: they say where the other one is,
+/// whenever they are asked.
+fn answer_as_kernels(world: &mut World, macs: [MacAddress; 2]) {
+    for (host, mac) in [(0, macs[1]), (1, macs[0])] {
+        let events = &mut world.hosts[host].members[0].events;
+        let asked: Vec<_> =
+            events.extract_if(.., |event| matches!(event, Event::Resolve { .. })).collect();
+        for event in asked {
+            let Event::Resolve { nic, address } = event else { continue };
+            world.post(host, Request::Neighbour { nic, address, mac: Some(mac) });
+        }
+    }
+}
+
+/// Both ends of a link are made again in the middle of messages that go one way. Nobody announces
+/// anything, and the receiver hears its peer all the time, which repeats what is not acknowledged:
+/// that is no sign that its acknowledgements go to the right address.
+#[test]
+fn a_receiver_asks_where_its_peer_is_now_although_it_hears_it() {
+    let shared = |network: &mut ip::Config| network.kernel_shares = true;
+    let mut world = World::with_networks(1, Faults::default(), |queue| queue, shared);
+    let mut macs = [world.hosts[0].mac, world.hosts[1].mac];
+    let mut client = world.attach(0, SIZES);
+    let mut server = world.attach(1, SIZES);
+    world.listen(&server, 4000).expect("free");
+    let peer = SocketAddr::new(address(1), 4000);
+    client.submit(&Command::Connect { token: 1, peer });
+    world.turn_until(|world| {
+        answer_as_kernels(world, macs);
+        client.poll();
+        assert!(client.failed.is_empty() && world.now < Time::from_ns(9 * SECOND));
+        !client.connected.is_empty()
+    });
+    let connection = client.connected[0];
+    (0..8).for_each(|_| assert!(client.send(connection, &[7; 9000])));
+    (0..50).for_each(|_| world.turn());
+    for (host, at) in macs.iter_mut().enumerate() {
+        let mac = [2, 0, 0, 0, 8, host as u8];
+        let network = ip::Config { kernel_shares: true, ..config_of(host, mac).interface };
+        let none = ip::Config { addresses: Vec::new(), ..network.clone() };
+        let unplugged = Unplugged::new(mac, FRAME_BYTES, "a test").expect("a descriptor");
+        let before = plug(&mut world, host, Box::new(unplugged), none);
+        let queue = before.queues.into_iter().next().expect("there was one");
+        let queue = Box::new(Renamed { queue, mac, frame_bytes: FRAME_BYTES });
+        drop(plug(&mut world, host, queue, network));
+        *at = mac;
+    }
+    let (begin, mut arrived) = (world.now, 0);
+    world.turn_until(|world| {
+        answer_as_kernels(world, macs);
+        server.poll();
+        client.poll();
+        client.send(connection, &[7; 9000]);
+        while let Some(message) = server.received.pop_front() {
+            assert!(*server.bytes(&message) == [7; 9000]);
+            server.release(message);
+            arrived += 1;
+        }
+        let passed = world.now.since(begin);
+        assert!(passed < 5 * SECOND, "{arrived} messages, {:?}", client.closed);
+        arrived >= 1000
+    });
 }

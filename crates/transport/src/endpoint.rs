@@ -537,8 +537,16 @@ impl Endpoint {
     }
 
     /// When the flow's peer was last heard.
-    pub fn last_heard(&mut self, key: FlowKey) -> Option<Time> {
+    #[cfg(test)]
+    pub(crate) fn last_heard(&mut self, key: FlowKey) -> Option<Time> {
         self.flow(key).map(|flow| flow.last_heard())
+    }
+
+    /// When the flow's peer last acknowledged something new: then what is sent to it arrives. That
+    /// it is heard does not say so: who gets no answers repeats itself. `Time::ZERO` if it has
+    /// not yet.
+    pub fn last_acknowledged(&mut self, key: FlowKey) -> Option<Time> {
+        self.flow(key).map(|flow| flow.last_acknowledged())
     }
 
     /// How many probe timeouts in a row the flow has seen since its peer was last heard.

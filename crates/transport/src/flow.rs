@@ -145,6 +145,8 @@ pub(crate) struct Flow {
     /// Silence after which the peer is asked whether it is there; 0 if it is not asked.
     keep_alive_ns: u64,
     last_received: Time,
+    /// When the peer was last heard to have received something new; `Time::ZERO`: not yet.
+    last_acknowledged: Time,
     keep_alive_at: Time,
     /// How long this host last left its packets alone, which a burst may make up for.
     gap_ns: u64,
@@ -235,6 +237,7 @@ impl Flow {
             silence_ns: config.idle_timeout_ns,
             keep_alive_ns: timers::keep_alive_ns(config, config.idle_timeout_ns),
             last_received: now,
+            last_acknowledged: Time::ZERO,
             asked: now,
             keep_alive_at: Time::MAX,
             waits_until: Time::MAX,
@@ -388,8 +391,13 @@ impl Flow {
         self.recovery.probes()
     }
 
+    #[cfg(test)]
     pub(crate) const fn last_heard(&self) -> Time {
         self.last_received
+    }
+
+    pub(crate) const fn last_acknowledged(&self) -> Time {
+        self.last_acknowledged
     }
 
     /// The app has released so many received messages, of so many bytes in all. True if the peer is

@@ -80,8 +80,8 @@ impl Paths {
             self.flows[key.slot()].take().filter(|(owner, _)| *owner == key).map(|(_, path)| path);
         if let Some(path) = &old
             && endpoint
-                .last_heard(key)
-                .is_some_and(|heard| now.since(heard) < clearway_base::SECOND)
+                .last_acknowledged(key)
+                .is_some_and(|then| now.since(then) < clearway_base::SECOND)
         {
             interface.confirm(now, path.path());
         }

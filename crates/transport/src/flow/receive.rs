@@ -360,6 +360,7 @@ impl Flow {
             self.congestion.on_spurious_loss();
         }
         if acked.bytes > 0 {
+            self.last_acknowledged = now;
             self.congestion.on_ack(&AckSample {
                 now,
                 sent: acked.newest_sent,
