@@ -52,8 +52,12 @@ pub enum NotShareable {
          channel, and leave F_SEAL_WRITE and F_SEAL_FUTURE_WRITE out"
     )]
     SealedTooEarly,
-    /// The daemon could not seal it.
-    #[error("it is sealed against sealing, so it cannot be secured; leave F_SEAL_SEAL out")]
+    /// The daemon could not seal it. A memfd that is made without `MFD_ALLOW_SEALING` has that
+    /// seal from the start.
+    #[error(
+        "it is sealed against sealing, so it cannot be secured; make the memfd with \
+         MFD_ALLOW_SEALING, and leave F_SEAL_SEAL out"
+    )]
     SealedAgainstSealing,
     /// It has another size.
     #[error("it has {found} bytes, not {told}; hand over all of a memfd, in pages of 4096 bytes")]
@@ -62,6 +66,17 @@ pub enum NotShareable {
         found: u64,
         /// What was said, or the next size that would do.
         told: u64,
+    },
+    /// To fill it would take all memory of the machine, and have the kernel end programs.
+    #[error(
+        "{missing} bytes of it have no memory yet, and the machine has {room} left; use a smaller \
+         one"
+    )]
+    NoRoom {
+        /// Of pages that are not there yet.
+        missing: u64,
+        /// What the machine can give.
+        room: u64,
     },
     /// The kernel cannot do that, or there is no memory.
     #[error(
@@ -74,11 +89,22 @@ pub enum NotShareable {
 /// Maps an app's own memfd for the app, and seals its size. Pages that are missing are made here,
 /// so that it is the app's memory that they count as.
 pub(crate) fn offer(fd: BorrowedFd<'_>) -> Result<Bytes, NotShareable> {
+    // Where that cannot be read, the kernel finds out.
+    let room = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| room_in(&text));
+    offer_within(fd, room.unwrap_or(u64::MAX))
+}
+
+/// The same on a machine that has so many bytes of memory left.
+fn offer_within(fd: BorrowedFd<'_>, room: u64) -> Result<Bytes, NotShareable> {
     let seals = seals(fd)?;
     let found = size(fd)?;
     let told = found.next_multiple_of(PAGE_BYTES as u64).max(PAGE_BYTES as u64);
     if found != told {
         return Err(NotShareable::Size { found, told });
+    }
+    let missing = found.saturating_sub(filled(fd)?);
+    if missing > room {
+        return Err(NotShareable::NoRoom { missing, room });
     }
     if !seals.contains(daemon_seals()) {
         add_seals(fd, daemon_seals())?;
@@ -134,6 +160,21 @@ fn seals(fd: BorrowedFd<'_>) -> Result<SealFlags, NotShareable> {
 
 fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size.cast_unsigned())
+}
+
+/// Bytes for which there are pages.
+fn filled(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // stat(2): "Number of 512 B blocks allocated".
+    Ok(rustix::fs::fstat(fd)?.st_blocks.cast_unsigned() * 512)
+}
+
+/// Bytes that can be had without taking them from anybody, as proc_meminfo(5) has it: in kB.
+fn room_in(meminfo: &str) -> Option<u64> {
+    let of = |key: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((of("MemAvailable")? + of("SwapFree").unwrap_or(0)) * 1024)
 }
 
 fn add_seals(fd: impl AsFd, seals: SealFlags) -> Result<(), NotShareable> {

@@ -180,3 +180,28 @@ fn huge_pages_are_refused() {
     assert!(matches!(refusal(&fd), NotShareable::HugePages));
     assert!(refusal(&fd).to_string().contains("MADV_HUGEPAGE"));
 }
+
+#[test]
+fn memory_that_the_machine_does_not_have_is_refused_before_a_page_is_made() {
+    let fd = memfd(BYTES);
+    rustix::io::pwrite(&fd, b"one page", 0).unwrap();
+    let missing = BYTES - PAGE_BYTES as u64;
+    let refused = offer_within(fd.as_fd(), missing - 1).err();
+    assert!(
+        matches!(refused, Some(NotShareable::NoRoom { missing: told, room })
+            if told == missing && room == missing - 1),
+        "{refused:?}"
+    );
+    assert_eq!(filled(fd.as_fd()).unwrap(), PAGE_BYTES as u64, "nothing was filled");
+    assert!(!rustix::fs::fcntl_get_seals(&fd).unwrap().contains(daemon_seals()), "nor sealed");
+    assert!(offer_within(fd.as_fd(), missing).is_ok());
+    assert!(offer_within(fd.as_fd(), 0).is_ok(), "all of it is there");
+}
+
+#[test]
+fn room_is_what_the_machine_has_left_with_swap() {
+    let told = "MemTotal:       24683512 kB\nMemAvailable:     100 kB\nSwapFree:  28 kB\n";
+    assert_eq!(room_in(told), Some(128 * 1024));
+    assert_eq!(room_in("MemAvailable: 4 kB\n"), Some(4096));
+    assert_eq!(room_in("MemTotal: 4 kB\n"), None);
+}
