@@ -155,6 +155,11 @@ fn cores(section: &mut Section<'_>, machine: &dyn Machine) -> Vec<usize> {
     let mut cores = Vec::new();
     for text in section.strings("cores", true) {
         match text.value.parse::<usize>().ok().filter(|core| machine.cores().contains(core)) {
+            Some(core) if cores.contains(&core) => section.report(
+                &text.span,
+                format!("core {core} stands twice, and each engine has one of its own"),
+                "name others, or fewer",
+            ),
             Some(core) => cores.push(core),
             None => section.report(
                 &text.span,
@@ -236,6 +241,13 @@ fn interface(
     if let Some(queues) = queues.as_ref().filter(|queues| (queues.value as usize) < engines) {
         report_queues(section, &queues.span.clone(), engines, "queues");
     }
+    if driver == InterfaceDriver::AfPacket && mode.is_some_and(|mode| mode != XdpMode::Auto) {
+        section.report(
+            section.span(),
+            "`mode` is a choice of AF_XDP, and `driver = \"af_packet\"` is another",
+            "remove one of the two lines",
+        );
+    }
     let super_frames = section.boolean("super_frames");
     let Some(name) = section.string("interface") else {
         section.report(
@@ -250,6 +262,16 @@ fn interface(
             &name.span,
             "\"lo\" leads to no other host, and apps of this one need no NIC between them",
             format!("name an interface with a network behind it; {}", interfaces_there(machine)),
+        );
+    }
+    if !may_be_interface(&name.value) {
+        section.report(
+            &name.span,
+            format!("there is never an interface with the name \"{}\"", name.value),
+            format!(
+                "use 1 to {INTERFACE_NAME_BYTES_MAX} bytes without '/', ':' and spaces; {}",
+                interfaces_there(machine)
+            ),
         );
     }
     Some(Interface {
@@ -282,6 +304,15 @@ fn tap(section: &mut Section<'_>) -> Tap {
     Tap { interface, mac, super_frames }
 }
 
+/// Whether the kernel takes it as a name, which administrators choose as they like: what it says in
+/// `dev_valid_name`. For another, the daemon would wait for ever.
+fn may_be_interface(name: &str) -> bool {
+    let is_fine = |byte: u8| !b"/:\x0b".contains(&byte) && !byte.is_ascii_whitespace();
+    let is_path = [".", ".."].contains(&name);
+    (1..=INTERFACE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_fine) && !is_path
+}
+
+/// One that the daemon gives.
 fn is_interface_name(name: &str) -> bool {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_taken = ["lo", ".", ".."].contains(&name);
@@ -399,7 +430,7 @@ fn parse_mac(text: &str) -> Option<MacAddress> {
 fn addresses(section: &mut Section<'_>) -> Vec<Placed<Network>> {
     let mut addresses: Vec<Placed<Network>> = Vec::new();
     for text in section.strings("addresses", false) {
-        let Some(network) = parse_network(&text.value) else {
+        let Some(network) = parse_network(&text.value).filter(is_of_a_host) else {
             section.report(
                 &text.span,
                 format!("\"{}\" is not an address of a host with its prefix", text.value),
@@ -413,6 +444,15 @@ fn addresses(section: &mut Section<'_>) -> Vec<Placed<Network>> {
         addresses.push(Placed { value: network, span: text.span });
     }
     addresses
+}
+
+/// False for the network itself and its broadcast address. Links of two hosts (RFC 3021) and single
+/// addresses have neither.
+fn is_of_a_host(network: &Network) -> bool {
+    let IpAddr::V4(address) = network.address else { return true };
+    let hosts = u32::MAX.checked_shr(network.prefix_bits.into()).unwrap_or(0);
+    let host = address.to_bits() & hosts;
+    !address.is_broadcast() && (hosts <= 1 || (host != 0 && host != hosts))
 }
 
 pub(super) fn parse_network(text: &str) -> Option<Network> {
