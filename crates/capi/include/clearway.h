@@ -1210,8 +1210,9 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`;
- * `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
+ * Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`, 1
+ * to 64 bytes of UTF-8 without control characters (NULL: "unnamed"); `options` may be NULL.
+ * Returns 0 and stores the channel, or a negative error code.
  */
 int clearway_attach(const char *app,
                     const struct clearway_options *options,
@@ -1289,8 +1290,8 @@ int clearway_accept(struct clearway_channel *channel,
 
 /**
  * Gives a connection up (CLEARWAY_LOST) after another silence of its peer's host than the daemon's
- * others (silence_s in clearway.toml): `silence_ns` from one second to two days. Returns 0 or a
- * negative error code.
+ * others (silence_s in clearway.toml): `silence_ns` from one second to two days; what lies outside
+ * is taken for the nearer of these. Returns 0 or a negative error code.
  */
 int clearway_set_silence(struct clearway_channel *channel,
                          uint64_t connection,
@@ -1610,7 +1611,7 @@ int clearway_tcp_start_connect(struct clearway_channel *channel,
  * Sends some of `length` bytes, at least one unless that is 0; waits up to `timeout_ns` for room.
  * The bytes are copied: they may be changed when this returns. Returns how many were taken, which
  * may be fewer than `length`, or a negative error code. After CLEARWAY_WOULD_BLOCK,
- * CLEARWAY_EVENT_TCP with CLEARWAY_TCP_WRITABLE follows, or CLEARWAY_EVENT_WRITABLE.
+ * CLEARWAY_EVENT_TCP_READY with CLEARWAY_TCP_WRITABLE follows, or CLEARWAY_EVENT_WRITABLE.
  */
 int64_t clearway_tcp_send(struct clearway_channel *channel,
                           uint64_t connection,

@@ -76,8 +76,9 @@ pub struct clearway_options {
 /// Of the first release: without what was added since.
 const OPTIONS_BYTES_MIN: usize = std::mem::offset_of!(clearway_options, shared_bytes);
 
-/// Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`;
-/// `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
+/// Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`, 1
+/// to 64 bytes of UTF-8 without control characters (NULL: "unnamed"); `options` may be NULL.
+/// Returns 0 and stores the channel, or a negative error code.
 ///
 /// # Safety
 /// `app`, `options->socket` and `options->engine` are strings or NULL, `options` is NULL or valid,

@@ -160,8 +160,8 @@ pub unsafe extern "C" fn clearway_accept(
 }
 
 /// Gives a connection up (CLEARWAY_LOST) after another silence of its peer's host than the daemon's
-/// others (silence_s in clearway.toml): `silence_ns` from one second to two days. Returns 0 or a
-/// negative error code.
+/// others (silence_s in clearway.toml): `silence_ns` from one second to two days; what lies outside
+/// is taken for the nearer of these. Returns 0 or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

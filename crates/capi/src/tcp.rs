@@ -282,7 +282,7 @@ fn port_of(number: u32) -> Option<TcpPortId> {
 /// Sends some of `length` bytes, at least one unless that is 0; waits up to `timeout_ns` for room.
 /// The bytes are copied: they may be changed when this returns. Returns how many were taken, which
 /// may be fewer than `length`, or a negative error code. After CLEARWAY_WOULD_BLOCK,
-/// CLEARWAY_EVENT_TCP with CLEARWAY_TCP_WRITABLE follows, or CLEARWAY_EVENT_WRITABLE.
+/// CLEARWAY_EVENT_TCP_READY with CLEARWAY_TCP_WRITABLE follows, or CLEARWAY_EVENT_WRITABLE.
 ///
 /// # Safety
 /// `channel` is NULL or valid; `data` points to `length` bytes.
