@@ -12,7 +12,7 @@ use crate::attach::clearway_channel;
 /// An argument is wrong.
 pub(crate) fn invalid(what: &str) -> Error {
     let message = format!("{what}; see the comment of the call in clearway.h");
-    Error::Refused { code: Code::Invalid, message }
+    Error::Declined { code: Code::Invalid, message }
 }
 
 /// The channel behind a pointer.

@@ -184,7 +184,7 @@ pub unsafe extern "C" fn clearway_memory_again(
         let again = again.ok_or_else(|| pointer::invalid("there was no memory of that number"))?;
         let now = again.1.as_ref().map_err(|error| {
             let (code, message) = (error.code(), error.to_string());
-            Error::Refused { code, message }
+            Error::Declined { code, message }
         })?;
         let shared = channel.memory(*now);
         let place = shared.as_ref().map_or(null_mut(), |shared| shared.as_ptr().cast());

@@ -442,6 +442,7 @@ static void misuse(clearway_channel *channel, uint64_t connection) {
     CHECK(clearway_share(channel, NULL, SECOND, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_share(channel, &options, SECOND, NULL) == CLEARWAY_INVALID);
     CHECK(strstr(clearway_last_error(), "sizeof(struct clearway_region_options)"));
+    CHECK(!strstr(clearway_last_error(), "daemon")); /* which was not asked */
     options.size = sizeof options;
     options.grant_count = 1;
     CHECK(clearway_share(channel, &options, SECOND, NULL) == CLEARWAY_INVALID);

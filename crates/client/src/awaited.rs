@@ -41,6 +41,8 @@ pub enum Awaited {
     Frames,
     /// Room for a message or a command.
     Room,
+    /// Room for bytes of a TCP connection.
+    RoomForBytes,
     /// Room for the frames of a virtual interface.
     RoomOf(VifId),
     /// Everything that was sent to be delivered.
@@ -115,6 +117,10 @@ impl fmt::Display for Awaited {
             Self::Room => f.write_str(
                 "there was no room for another message; do the peers read? \
                  See FLOWS in `clearway status`, or attach with a larger transmit pool",
+            ),
+            Self::RoomForBytes => f.write_str(
+                "there was no room for more bytes; does the peer read? See `clearway flows`, or \
+                 give the connection a larger send buffer, or the channel a larger transmit pool",
             ),
             Self::RoomOf(vif) => write!(
                 f,

@@ -132,8 +132,10 @@ fn place_of(id: ConnectionId) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use clearway_channel::Code;
+
     use super::{Connections, PLACES_MAX};
-    use crate::ConnectionId;
+    use crate::{ConnectionId, Error};
 
     #[test]
     fn a_place_that_is_used_again_is_another_connection() {
@@ -150,6 +152,14 @@ mod tests {
         connections.insert(second, peer, true);
         assert!(connections.find(second).is_some() && connections.find(first).is_none());
         assert_eq!(connections.open(), [second]);
+    }
+
+    /// As `clearway status` and programs print it.
+    #[test]
+    fn an_id_is_told_as_a_decimal_number() {
+        let connection = ConnectionId::from_u64(1 << 32 | 7);
+        let told = Error::Connection { connection, code: Code::Closed }.to_string();
+        assert!(told.starts_with("connection 4294967303: "), "{told}");
     }
 
     #[test]

@@ -165,6 +165,15 @@ pub enum Error {
         /// Why, in the daemon's words.
         message: String,
     },
+    /// The call asks for something that is wrong or cannot be had, as the library sees by itself:
+    /// nobody was asked.
+    #[error("{message}")]
+    Declined {
+        /// Why.
+        code: Code,
+        /// Why, in words.
+        message: String,
+    },
     /// A connection's priority is out of its ranges.
     #[error(
         "a priority has an urgency of 0 to {URGENCY_MAX} and a weight of 1 to {WEIGHT_MAX}, \
@@ -226,13 +235,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// An argument is wrong.
+    pub(crate) fn argument(message: String) -> Self {
+        Self::Declined { code: Code::Invalid, message }
+    }
+
     /// What is over: nothing, the connection that the call was about, or the channel.
     #[must_use]
     pub fn ended(&self) -> Ended {
         match self {
             Self::Connect { .. } | Self::TcpConnect { .. } | Self::Refused { .. } => Ended::Nothing,
             Self::Vif { .. } | Self::Operation { .. } | Self::CallRefused { .. } => Ended::Nothing,
-            Self::Post { .. } => Ended::Nothing,
+            Self::Post { .. } | Self::Declined { .. } => Ended::Nothing,
             Self::Vector { cause, .. } => cause.ended(),
             Self::Corrupt(_) => Ended::Channel,
             other => other.code().ended(),
@@ -250,6 +264,7 @@ impl Error {
             | Self::Connection { code, .. }
             | Self::Vif { code, .. }
             | Self::Refused { code, .. }
+            | Self::Declined { code, .. }
             | Self::DaemonGone { code, .. } => *code,
             Self::Operation { status } => code_of(*status),
             Self::Vector { cause, .. } => cause.code(),
@@ -265,7 +280,8 @@ impl Error {
             | Self::Post { .. } => Code::Invalid,
             Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
-            Self::Open(OpenError::Io(_)) | Self::Memory(NotShareable::Io(_)) => Code::OutOfMemory,
+            Self::Open(OpenError::Io(_))
+            | Self::Memory(NotShareable::Io(_) | NotShareable::NoRoom { .. }) => Code::OutOfMemory,
             Self::Memory(_) => Code::Invalid,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,
         }

@@ -37,7 +37,7 @@ pub trait Embedded: Send {
     /// As above.
     fn add_memory(&mut self, _shared: Shared) -> Result<u64, Error> {
         let message = "this engine takes no memory of the app's own; attach with shared_bytes";
-        Err(Error::Refused { code: Code::Unsupported, message: message.into() })
+        Err(Error::Declined { code: Code::Unsupported, message: message.into() })
     }
 
     /// Fails once the engine has ended the channel.

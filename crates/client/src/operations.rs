@@ -9,7 +9,7 @@ use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use clearway_channel::{
-    BATCH_MAX, Command, Completion, Description, Extent, Granted, Group, OperationKind,
+    BATCH_MAX, Command, Completion, Description, Extent, GRANTS_MAX, Granted, Group, OperationKind,
     OperationStatus, REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
 };
 
@@ -258,8 +258,7 @@ impl Channel {
         description: &Description,
         timeout: Option<Duration>,
     ) -> Result<RegionId, Error> {
-        let invalid = Error::Operation { status: OperationStatus::Invalid };
-        let bytes = description.to_bytes().ok_or(invalid)?;
+        let bytes = description.to_bytes().ok_or_else(|| too_long(description))?;
         let (token, offset, length) = self.start_described(&bytes, timeout)?;
         let (start, bytes) = (piece.start, piece.end.saturating_sub(piece.start));
         let memory = memory.as_u64();
@@ -537,15 +536,27 @@ impl Payload<'_> {
     }
 }
 
+/// A region whose description is none.
+fn too_long(description: &Description) -> Error {
+    let (name, grants) = (description.name.len(), description.grants.len());
+    Error::argument(format!(
+        "a region with a name of {name} bytes and {grants} grants; it may have \
+         {REGION_NAME_BYTES_MAX} bytes and {GRANTS_MAX} grants at most"
+    ))
+}
+
 impl<'a> Operation<'a> {
     /// An error if it is one that the daemon takes no app to ask for.
     fn check(&self) -> Result<(), Error> {
-        let is_sound = match self {
-            Self::Find { name } => (1..=REGION_NAME_BYTES_MAX).contains(&name.len()),
-            Self::BatchRead { offsets, .. } => (1..=BATCH_MAX).contains(&offsets.len()),
-            _ => true,
+        let (what, number, most) = match self {
+            Self::Find { name } => ("bytes in a region's name", name.len(), REGION_NAME_BYTES_MAX),
+            Self::BatchRead { offsets, .. } => ("entries of a batch", offsets.len(), BATCH_MAX),
+            _ => return Ok(()),
         };
-        if is_sound { Ok(()) } else { Err(Error::Operation { status: OperationStatus::Invalid }) }
+        if (1..=most).contains(&number) {
+            return Ok(());
+        }
+        Err(Error::argument(format!("{number} {what}; there may be 1 to {most}")))
     }
 
     const fn payload(&self) -> Payload<'a> {

@@ -62,7 +62,7 @@ impl Channel {
     pub fn reattach(&mut self, timeout: Option<Duration>) -> Result<Reattached, Error> {
         if self.host.is_embedded() {
             let message = "an engine inside the app does not come back; open another".to_owned();
-            return Err(Error::Refused { code: Code::Unsupported, message });
+            return Err(Error::Declined { code: Code::Unsupported, message });
         }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut fresh = self.attach_again(timeout, deadline)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clearway_channel::{Code, Command, Extent, MESSAGE_BYTES_MAX, OUTSTANDING_SENDS_MAX};
 
+use crate::event::Arrival;
 use crate::{Awaited, Channel, ConnectionId, Error, SendBuffer};
 
 impl Channel {
@@ -314,8 +315,20 @@ impl Channel {
         }
         match self.connections.find_open(connection) {
             Some(_) => Ok(()),
-            None => Err(Error::Connection { connection, code: Code::Closed }),
+            None => {
+                let code = self.untold_end(connection).unwrap_or(Code::Closed);
+                Err(Error::Connection { connection, code })
+            }
         }
+    }
+
+    /// Why a connection has ended, if the app has not been told yet: who only sends hears of it so.
+    #[cold]
+    fn untold_end(&self, connection: ConnectionId) -> Option<Code> {
+        self.inbox.iter().find_map(|arrival| match arrival {
+            Arrival::Closed { connection: ended, code } if *ended == connection => Some(*code),
+            _ => None,
+        })
     }
 
     #[inline]

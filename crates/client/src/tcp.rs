@@ -48,7 +48,7 @@ impl TcpId {
 
 impl fmt::Display for TcpId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}", self.0)
+        self.0.fmt(f)
     }
 }
 

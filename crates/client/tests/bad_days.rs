@@ -48,6 +48,22 @@ fn a_connection_that_comes_too_late_is_closed_and_never_seen() {
     });
 }
 
+/// Who only sends is told by that why nothing goes any more.
+#[test]
+fn a_reset_that_was_not_told_yet_is_told_to_who_sends() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let connection = channel.connect(address(RESET), PATIENCE).unwrap();
+    let mut error = None;
+    eventually(|| {
+        error = channel.send(connection, b"into the void").err();
+        error.is_some()
+    });
+    assert_eq!(error.map(|error| error.code()), Some(Code::Reset));
+    let told = channel.recv(&mut [0; 8], PATIENCE).unwrap_err();
+    assert_eq!(told.code(), Code::Reset, "it is still told by receiving");
+}
+
 #[test]
 fn a_reset_is_told_once_and_then_the_connection_is_unknown() {
     let daemon = Daemon::start();

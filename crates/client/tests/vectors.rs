@@ -7,8 +7,7 @@ use std::time::Duration;
 use clearway_channel::control::{Reply, Request};
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, NO_BUFFER, OperationKind};
 use clearway_client::{
-    Channel, Code, ConnectionId, Embedded, Error, Event, Operation, OperationStatus, Options,
-    RegionId, Sizes,
+    Channel, Code, ConnectionId, Embedded, Error, Event, Operation, Options, RegionId, Sizes,
 };
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -190,7 +189,9 @@ fn the_first_that_is_wrong_is_named_and_none_is_submitted() {
         let (found, cause) = wrong(channel.start_vector(&vector, NOW).unwrap_err());
         assert_eq!(found, index);
         match cause {
-            Error::Operation { status: OperationStatus::Invalid } => assert_eq!(index, 2),
+            Error::Declined { code: Code::Invalid, message } => {
+                assert!(index == 2 && message.contains("1 to 64"), "{message}");
+            }
             Error::Connection { connection, code: Code::Closed } => {
                 assert_eq!(connection, operation.0);
             }
@@ -269,7 +270,7 @@ fn a_connection_that_ends_meanwhile_is_named() {
     seen.lock().unwrap().resets.push(b.as_u64());
     let vector = [(a, add(2)), (b, add(2))];
     let (index, cause) = wrong(channel.start_vector(&vector, None).unwrap_err());
-    assert_eq!((index, cause.code()), (1, Code::Closed));
+    assert_eq!((index, cause.code()), (1, Code::Reset));
     seen.lock().unwrap().is_paused = false;
     for _ in 0..most {
         channel.next_operated(None).unwrap();

@@ -86,7 +86,7 @@ impl Host {
                 "the kernel has these addresses too, and only a daemon can share them with \
                            it; use others of the same network"
                     .to_owned();
-            return Err(Error::Refused { code: Code::Invalid, message });
+            return Err(Error::Declined { code: Code::Invalid, message });
         }
         let (mut seed, mut secret) = ([0; 8], [0; 16]);
         // Requests of up to 256 bytes are never cut short (getrandom(2)).

@@ -11,7 +11,7 @@ use clearway_channel::{Code, Command};
 use super::{Attempt, Connection, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, ended};
 use crate::address::{ListenAddress, ToPeers};
 use crate::session::unexpected;
-use crate::{Awaited, Channel, Error, Token, VifId};
+use crate::{Awaited, Channel, Error, Token};
 
 /// Ports that are tried when it does not matter which.
 const PORTS_TRIED: u32 = 32;
@@ -106,10 +106,14 @@ impl Channel {
 
     /// An error if a port is not the app's, or not any more.
     fn tcp_check_port(&self, port: TcpPortId) -> Result<(), Error> {
-        match self.tcp.ports.contains_key(&port) {
-            true => Ok(()),
-            false => Err(Error::Vif { vif: VifId::from_u32(port.0), code: Code::Closed }),
+        if self.tcp.ports.contains_key(&port) {
+            return Ok(());
         }
+        let message = format!(
+            "TCP port {} is not open: it was closed, or never opened; open it again",
+            port.0
+        );
+        Err(Error::Declined { code: Code::Closed, message })
     }
 
     /// Opens a connection from a port of the app's, or from one that is free: the channel keeps

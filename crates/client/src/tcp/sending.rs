@@ -45,7 +45,7 @@ impl Channel {
         let piece_max = COPIED_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes as usize / 8);
         let piece = &bytes[..bytes.len().min(piece_max)];
         let has_more = more_follows || piece.len() < bytes.len();
-        self.wait_for(timeout, Awaited::Room, |channel| {
+        self.wait_for(timeout, Awaited::RoomForBytes, |channel| {
             if !channel.tcp_may_send(id)? {
                 return Ok(None);
             }
@@ -72,7 +72,7 @@ impl Channel {
         has_more: bool,
         timeout: Option<Duration>,
     ) -> Result<(), (SendBuffer, Error)> {
-        let room = self.wait_for(timeout, Awaited::Room, |channel| {
+        let room = self.wait_for(timeout, Awaited::RoomForBytes, |channel| {
             if !channel.tcp_may_send(id)? {
                 return Ok(None);
             }

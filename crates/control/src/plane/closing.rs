@@ -15,7 +15,10 @@ impl Plane {
         let number = close.vif;
         let is_its = self.vifs.owner(number).is_some_and(|owner| owner.channel == channel);
         if !is_its || !self.vifs.close(number, None) {
-            let text = format!("there is no interface {number}; use the number from `vif_opened`");
+            let text = format!(
+                "this channel has no virtual interface or TCP port {number}; use the number that \
+                 it was given when it was opened"
+            );
             return Err(refusal(Code::Invalid, text));
         }
         self.await_closing(session, number);

@@ -78,7 +78,10 @@ impl Plane {
         let attached = asks.attached_mut().ok_or_else(not_attached)?;
         let number = unlisten.listener;
         let Some(index) = attached.listeners.iter().position(|other| *other == number) else {
-            let text = format!("there is no listener {number}; use the number from `listening`");
+            let text = format!(
+                "this channel has no listener {number}; use the number that it was given when it \
+                 began to listen"
+            );
             return Err(refusal(Code::Invalid, text));
         };
         attached.listeners.remove(index);

@@ -156,8 +156,8 @@ impl Plane {
         let its = found.filter(|it| it.session == session && it.stage == Stage::Added);
         let Some(removed) = its else {
             let text = format!(
-                "this channel has no memory {memory} of its own; use the number from \
-                 `memory_added`"
+                "this channel has no memory {memory} of its own; use the number that it was given \
+                 when it added it"
             );
             return Err(refusal(Code::Invalid, text));
         };
