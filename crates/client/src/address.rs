@@ -131,6 +131,14 @@ pub fn resolve(text: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     }
 }
 
+/// An error if no app can listen there.
+pub(crate) fn check_peer(peer: SocketAddr) -> Result<(), Error> {
+    if peer.port() != 0 {
+        return Ok(());
+    }
+    Err(Error::argument(format!("nobody listens on port 0 of {}; name the peer's port", peer.ip())))
+}
+
 fn unknown(name: &str, cause: std::io::Error) -> Error {
     Error::UnknownHost { name: name.to_owned(), cause }
 }

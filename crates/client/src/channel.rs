@@ -10,7 +10,7 @@ use clearway_channel::control::{Listen, Listening, Reply, Request, Unlisten};
 use clearway_channel::{AppEnd, Code, Command, Sizes};
 use rustix::event::epoll;
 
-use crate::address::{ListenAddress, ToPeers};
+use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::connections::Connections;
 use crate::event::Arrival;
 use crate::host::{Embedded, Host};
@@ -255,6 +255,7 @@ impl Channel {
 
     /// Begins to open a connection; [`next_event`](Self::next_event) tells of the outcome.
     pub fn start_connect(&mut self, peer: SocketAddr) -> Result<Token, Error> {
+        check_peer(peer)?;
         self.make_room_for_command()?;
         let token = self.next_token();
         let name = token.as_u64();

@@ -27,6 +27,22 @@ fn a_refused_connection_says_so() {
 }
 
 #[test]
+fn nobody_is_asked_for_port_0() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let nowhere = (address(REFUSED).ip(), 0);
+    let errors = [
+        channel.connect(nowhere, PATIENCE).unwrap_err(),
+        channel.tcp_connect(None, nowhere, PATIENCE).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), Code::Invalid);
+        assert!(error.to_string().contains("port 0"), "{error}");
+    }
+    assert_eq!(daemon.counters().commands, 0);
+}
+
+#[test]
 fn a_refused_listen_carries_the_daemons_words() {
     let daemon = Daemon::start();
     let mut channel = daemon.attach();

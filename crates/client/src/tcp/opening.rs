@@ -9,7 +9,7 @@ use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Req
 use clearway_channel::{Code, Command};
 
 use super::{Attempt, Connection, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, ended};
-use crate::address::{ListenAddress, ToPeers};
+use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::session::unexpected;
 use crate::{Awaited, Channel, Error, Token};
 
@@ -186,6 +186,7 @@ impl Channel {
         port: Option<TcpPortId>,
         peer: SocketAddr,
     ) -> Result<Token, Error> {
+        check_peer(peer)?;
         self.make_room_for_command()?;
         let is_own_port = port.is_none();
         let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
