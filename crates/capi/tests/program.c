@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const int64_t SECOND = 1000000000;
@@ -203,6 +204,22 @@ static void texts(void) {
     CHECK(strstr(clearway_strerror(-2147483647 - 1), "not an error code"));
 }
 
+/* A child has no channel, and does its parent no harm by asking for something, or letting it go. */
+static void children(clearway_channel *channel, uint64_t connection) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        uint32_t number;
+        CHECK(clearway_listen(channel, NULL, 4001, &number, NULL) == CLEARWAY_INVALID);
+        CHECK(strstr(clearway_last_error(), "fork()"));
+        clearway_detach(channel, 0);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    by_copy(channel, connection);
+}
+
 /* Just ends, with a message that was sent and not delivered. */
 static int leave(clearway_channel *channel) {
     uint64_t connection;
@@ -225,6 +242,7 @@ int main(int count, char **words) {
         in_place(channel, connection);
     }
     handles(channel, connection);
+    children(channel, connection);
     by_events(channel);
     listening(channel);
     misuse(channel);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{
     self, AddMemory, Attach, Attached, Empty, Leave, MemoryAdded, Packet, Refusal, Reply, Request,
 };
+use clearway_channel::fork::Process;
 use clearway_channel::{AppEnd, Code, Handover, exit};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -24,6 +25,8 @@ pub(crate) struct Session {
     linger: Duration,
     /// Requests that nobody waits for any more, and whose answers are still to come.
     given_up: u32,
+    /// Who has it. A child that forks off has the same socket, but no channel.
+    process: Process,
 }
 
 impl Session {
@@ -40,7 +43,12 @@ impl Session {
         rustix::net::connect(&socket, &address).map_err(|errno| no_daemon(errno.into()))?;
         identity::check(socket.as_fd(), path, daemon_user)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Self { socket: Arc::new(socket), linger: Duration::ZERO, given_up: 0 })
+        Ok(Self {
+            socket: Arc::new(socket),
+            linger: Duration::ZERO,
+            given_up: 0,
+            process: Process::this(),
+        })
     }
 
     /// Opens the channel of this session, on the engine of the name that comes with it.
@@ -85,6 +93,9 @@ impl Session {
 
     /// The app lets its channel go in good order.
     pub(crate) fn leave(&mut self) {
+        if !self.process.is_this() {
+            return;
+        }
         // A daemon that is gone, or does not read, cannot be told.
         let _ = control::send(&self.socket, &Request::Leave(self.last_will()), &[]);
     }
@@ -95,6 +106,9 @@ impl Session {
 
     /// Asks, and waits for the answer.
     pub(crate) fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        if !self.process.is_this() {
+            return Err(of_the_parent());
+        }
         if control::send(&self.socket, request, &[]).is_err() {
             return Err(self.last_words());
         }
@@ -184,6 +198,12 @@ impl AsFd for Session {
     }
 }
 
+fn of_the_parent() -> Error {
+    let message = "the channel is the parent's of this process, and fork() does not hand it on; \
+                   attach another one here";
+    Error::Declined { code: Code::Invalid, message: message.into() }
+}
+
 /// The daemon went away without a word.
 pub(crate) fn gone() -> Error {
     Error::DaemonGone { code: Code::DaemonGone, message: Code::DaemonGone.text().into() }
@@ -210,7 +230,12 @@ mod tests {
         let (unix, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
         let address = "10.0.0.1:7".parse().expect("an address");
         let (app, daemon) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
-        let mut session = Session { socket: Arc::new(app), linger: Duration::ZERO, given_up: 2 };
+        let mut session = Session {
+            socket: Arc::new(app),
+            linger: Duration::ZERO,
+            given_up: 2,
+            process: Process::this(),
+        };
         let say = |reply| control::send(&daemon, &reply, &[]).expect("sent");
         say(Reply::Unlistened(Empty {}));
         session.check().expect("no farewell");
