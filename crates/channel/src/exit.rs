@@ -8,7 +8,6 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use crate::control::{self, Leave, Request};
-use crate::fork::Process;
 
 /// Control connections of this process to which something is to be said at its end.
 static LIVING: Mutex<Vec<Living>> = Mutex::new(Vec::new());
@@ -16,8 +15,8 @@ static LIVING: Mutex<Vec<Living>> = Mutex::new(Vec::new());
 struct Living {
     socket: Arc<OwnedFd>,
     leave: Leave,
-    /// Who has the channel: a child has not.
-    process: Process,
+    /// The process that has the channel: a child has not.
+    process: u32,
 }
 
 unsafe extern "C" {
@@ -34,7 +33,7 @@ pub fn leave_at_exit(socket: &Arc<OwnedFd>, leave: Leave) {
         // just exit are taken for dead ones, which is what they were without it.
         let _ = unsafe { atexit(say_goodbye) };
     });
-    let living = Living { socket: Arc::clone(socket), leave, process: Process::this() };
+    let living = Living { socket: Arc::clone(socket), leave, process: std::process::id() };
     LIVING.lock().unwrap_or_else(PoisonError::into_inner).push(living);
 }
 
@@ -47,7 +46,8 @@ pub fn forget(socket: &Arc<OwnedFd>) {
 /// Runs while the process ends, maybe beside other threads, which may hold the lock for ever.
 extern "C" fn say_goodbye() {
     let Ok(living) = LIVING.try_lock() else { return };
-    for own in living.iter().filter(|living| living.process.is_this()) {
+    let process = std::process::id();
+    for own in living.iter().filter(|living| living.process == process) {
         // Not blocking; a daemon that does not read takes the app for dead.
         let _ = control::send(&own.socket, &Request::Leave(own.leave), &[]);
     }

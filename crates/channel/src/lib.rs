@@ -46,8 +46,6 @@ mod doorbell;
 mod entry;
 #[cfg(not(any(loom, miri)))]
 pub mod exit;
-#[cfg(not(any(loom, miri)))]
-pub mod fork;
 mod frame_refusal;
 mod layout;
 #[cfg(not(loom))]

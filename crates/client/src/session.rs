@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{
     self, AddMemory, Attach, Attached, Empty, Leave, MemoryAdded, Packet, Refusal, Reply, Request,
 };
-use clearway_channel::fork::Process;
 use clearway_channel::{AppEnd, Code, Handover, exit};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -25,8 +24,8 @@ pub(crate) struct Session {
     linger: Duration,
     /// Requests that nobody waits for any more, and whose answers are still to come.
     given_up: u32,
-    /// Who has it. A child that forks off has the same socket, but no channel.
-    process: Process,
+    /// The process that has it. A child that it forks has the same socket, but no channel.
+    process: u32,
 }
 
 impl Session {
@@ -47,7 +46,7 @@ impl Session {
             socket: Arc::new(socket),
             linger: Duration::ZERO,
             given_up: 0,
-            process: Process::this(),
+            process: std::process::id(),
         })
     }
 
@@ -93,11 +92,15 @@ impl Session {
 
     /// The app lets its channel go in good order.
     pub(crate) fn leave(&mut self) {
-        if !self.process.is_this() {
+        if !self.is_own() {
             return;
         }
         // A daemon that is gone, or does not read, cannot be told.
         let _ = control::send(&self.socket, &Request::Leave(self.last_will()), &[]);
+    }
+
+    fn is_own(&self) -> bool {
+        self.process == std::process::id()
     }
 
     fn last_will(&self) -> Leave {
@@ -106,7 +109,7 @@ impl Session {
 
     /// Asks, and waits for the answer.
     pub(crate) fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), Error> {
-        if !self.process.is_this() {
+        if !self.is_own() {
             return Err(of_the_parent());
         }
         if control::send(&self.socket, request, &[]).is_err() {
@@ -234,7 +237,7 @@ mod tests {
             socket: Arc::new(app),
             linger: Duration::ZERO,
             given_up: 2,
-            process: Process::this(),
+            process: std::process::id(),
         };
         let say = |reply| control::send(&daemon, &reply, &[]).expect("sent");
         say(Reply::Unlistened(Empty {}));

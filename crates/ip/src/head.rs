@@ -87,8 +87,8 @@ impl Head {
     }
 }
 
-/// The headers of a segment of TCP in IPv4, without VLAN tag and IP options, up to its ports: what is
-/// alike in all that a peer sends from one port to another.
+/// The headers of a segment of TCP in IPv4, without VLAN tag and IP options, up to its ports: what
+/// is alike in all that a peer sends from one port to another.
 #[derive(Clone, Debug)]
 pub struct SegmentHead(WordsOfSegment);
 
