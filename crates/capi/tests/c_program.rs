@@ -8,6 +8,7 @@ mod common;
 mod program;
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,6 +35,19 @@ fn a_c_program_that_just_ends_has_left_in_good_order() {
     let daemon = Daemon::start();
     succeed(&program.command().arg(&daemon.path).arg("x0").output().unwrap());
     assert_eq!(daemon.heard(), b"last words");
+}
+
+/// Its child has let the channel go, which says nothing for the parent.
+#[test]
+fn a_c_program_that_is_killed_has_not_left_in_good_order() {
+    let Some(program) = build("killed.c", &source("crates/capi/tests/program.c"), &[]) else {
+        return;
+    };
+    let daemon = Daemon::start();
+    let output = program.command().arg(&daemon.path).arg("k0").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(9), "{text}");
+    assert_eq!(daemon.heard(), b"");
 }
 
 #[test]

@@ -2,6 +2,7 @@
  * argument: port 7 echoes, port 9 refuses. */
 #include <clearway.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,8 +205,8 @@ static void texts(void) {
     CHECK(strstr(clearway_strerror(-2147483647 - 1), "not an error code"));
 }
 
-/* A child has no channel, and does its parent no harm by asking for something, or letting it go. */
-static void children(clearway_channel *channel, uint64_t connection) {
+/* A child has no channel: the daemon is asked for nothing, and what is let go there stays. */
+static void children(clearway_channel *channel) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -217,23 +218,26 @@ static void children(clearway_channel *channel, uint64_t connection) {
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    by_copy(channel, connection);
 }
 
-/* Just ends, with a message that was sent and not delivered. */
-static int leave(clearway_channel *channel) {
+/* Just ends, or is killed, with a message that was sent and not delivered. */
+static int leave(clearway_channel *channel, int is_killed) {
     uint64_t connection;
     CHECK(clearway_connect(channel, "10.0.0.2", 15, 10 * SECOND, &connection) == 0);
     CHECK(clearway_send(channel, connection, "last words", 10, SECOND) == 0);
     if (fork() == 0) exit(0); /* a child that has nothing to say */
+    if (is_killed) {
+        children(channel);
+        raise(SIGKILL);
+    }
     return 0;
 }
 
 int main(int count, char **words) {
     CHECK(count == 3);
     CHECK(strlen(clearway_last_error()) > 0);
-    clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2] + (*words[2] == 'x')));
-    if (*words[2] == 'x') return leave(channel);
+    clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2] + strspn(words[2], "xk")));
+    if (strchr("xk", *words[2])) return leave(channel, *words[2] == 'k');
     wrong_daemon(words[1]);
     uint64_t connection;
     CHECK(clearway_connect(channel, "10.0.0.2", 7, 10 * SECOND, &connection) == 0);
@@ -242,7 +246,7 @@ int main(int count, char **words) {
         in_place(channel, connection);
     }
     handles(channel, connection);
-    children(channel, connection);
+    children(channel);
     by_events(channel);
     listening(channel);
     misuse(channel);
