@@ -198,7 +198,8 @@ fn heap_layout(bytes: usize) -> std::alloc::Layout {
 /// A ring in shared memory.
 pub(crate) struct SharedRing {
     entries: NonNull<Entry>,
-    entry_count: u32,
+    /// One less than the entries, whose number is a power of two.
+    mask: u32,
     head: NonNull<AtomicU32>,
     _memory: Arc<Memory>,
 }
@@ -215,7 +216,7 @@ impl SharedRing {
         Self {
             // SAFETY: inside the mapping (asserted).
             entries: unsafe { memory.mapping.base.add(offset) }.cast(),
-            entry_count,
+            mask: entry_count - 1,
             head: NonNull::from(memory.sync_word(head)),
             _memory: Arc::clone(memory),
         }
@@ -225,10 +226,10 @@ impl SharedRing {
 impl RingMemory for SharedRing {
     #[inline]
     fn entry(&self, position: u32) -> &Entry {
-        let index = position & (self.entry_count - 1);
-        // SAFETY: `new` asserted that `entry_count` entries are inside the mapping and aligned, the
-        // mask keeps the index below that count (a power of two), and `_memory` keeps it mapped.
-        // Words are atomics: the other process may write them at any time.
+        let index = position & self.mask;
+        // SAFETY: `new` asserted that the entries up to the mask are inside the mapping and
+        // aligned, and `_memory` keeps it mapped. Words are atomics: the other process may write
+        // them at any time.
         unsafe { self.entries.add(index as usize).as_ref() }
     }
 
@@ -426,7 +427,7 @@ impl Bytes {
     #[inline]
     fn at(&self, offset: usize, length: usize) -> NonNull<u8> {
         assert!(
-            length <= self.length && offset <= self.length - length,
+            offset.checked_add(length).is_some_and(|end| end <= self.length),
             "{length} bytes at {offset} are outside of the {} bytes",
             self.length
         );

@@ -33,11 +33,12 @@ const UNITS_PER_SLAB: u32 = 1 << (SLAB_BYTES_LOG2 - CELL_BYTES_LOG2_MIN);
 
 /// `links`: the end of a list of free cells.
 const END: u16 = u16::MAX;
-/// `links`: a cell that is in use. Also what marks a cell that was never used, or no cell.
-const IN_USE: u16 = u16::MAX - 1;
-const NOT_A_CELL: u16 = u16::MAX - 2;
+/// `links`: a cell that was never used, or no cell.
+const NOT_A_CELL: u16 = u16::MAX - 1;
 /// `links`: a cell that is kept in front of its slab, where it counts as used.
-const KEPT: u16 = u16::MAX - 3;
+const KEPT: u16 = u16::MAX - 2;
+/// `links`: a cell of the first class that is in use; those of the others are the next numbers.
+const IN_USE: u16 = 1 << 15;
 /// No slab.
 const NONE: u32 = u32::MAX;
 
@@ -48,10 +49,11 @@ pub struct Pool {
     /// Per class, the slab to allocate from: the first of a list of slabs with free cells.
     partial: [u32; CLASSES],
     slabs: Box<[Slab]>,
-    /// Per unit of 64 bytes: `IN_USE`, `NOT_A_CELL`, or where the next free cell of the slab is.
+    /// Per unit of 64 bytes: one of the marks above, or where the next free cell of the slab is.
     links: Box<[u16]>,
     buddies: Buddies,
-    used_bytes: u32,
+    /// In use, or kept.
+    taken_bytes: u32,
     bytes: u32,
 }
 
@@ -99,7 +101,7 @@ impl Pool {
             slabs: vec![NO_SLAB; (bytes >> SLAB_BYTES_LOG2) as usize].into(),
             links: vec![0; (bytes >> CELL_BYTES_LOG2_MIN) as usize].into(),
             buddies: Buddies::new(bytes),
-            used_bytes: 0,
+            taken_bytes: 0,
             bytes,
         }
     }
@@ -111,44 +113,40 @@ impl Pool {
         if length > 1 << CELL_BYTES_LOG2_MAX {
             return self.allocate_pages(length);
         }
-        let cell_bytes_log2 = cell_bytes_log2(length);
-        let class = class_of(cell_bytes_log2);
+        let class = class_of(cell_bytes_log2(length));
         let unit = match self.kept[class].pop() {
             Some(unit) => unit,
             None => self.allocate_cell(class)?,
         };
-        self.links[unit as usize] = IN_USE;
-        self.used_bytes += 1 << cell_bytes_log2;
+        self.links[unit as usize] = IN_USE + class as u16;
         Some(unit << CELL_BYTES_LOG2_MIN)
     }
 
     /// Takes back what `allocate` gave.
     #[inline]
     pub fn free(&mut self, offset: u32) -> Result<(), NotAllocated> {
-        let Some(slab) = self.slabs.get((offset >> SLAB_BYTES_LOG2) as usize) else {
+        let unit = offset >> CELL_BYTES_LOG2_MIN;
+        let Some(link) = self.links.get_mut(unit as usize) else {
             return Err(NotAllocated(offset));
         };
-        let cell_bytes_log2 = u32::from(slab.cell_bytes_log2);
-        if cell_bytes_log2 == 0 {
-            return self.free_pages(offset);
+        let is_aligned = offset.is_multiple_of(1 << CELL_BYTES_LOG2_MIN);
+        match self.kept.get_mut(usize::from(link.wrapping_sub(IN_USE))) {
+            Some(kept) if is_aligned => {
+                *link = KEPT;
+                if !kept.push(unit) {
+                    self.free_cell(unit);
+                }
+                Ok(())
+            }
+            _ => self.free_pages(offset),
         }
-        let unit = offset >> CELL_BYTES_LOG2_MIN;
-        let link = &mut self.links[unit as usize];
-        if *link != IN_USE || !offset.is_multiple_of(1 << CELL_BYTES_LOG2_MIN) {
-            return Err(NotAllocated(offset));
-        }
-        *link = KEPT;
-        self.used_bytes -= 1 << cell_bytes_log2;
-        if !self.kept[class_of(cell_bytes_log2)].push(unit) {
-            self.free_cell(unit);
-        }
-        Ok(())
     }
 
     /// Bytes in use, rounding included.
     #[must_use]
     pub fn used_bytes(&self) -> u32 {
-        self.used_bytes
+        let kept = (CELL_BYTES_LOG2_MIN..).zip(&self.kept);
+        self.taken_bytes - kept.map(|(log2, kept)| kept.count << log2).sum::<u32>()
     }
 
     /// Bytes managed.
@@ -178,6 +176,7 @@ impl Pool {
         if slab.is_full() {
             self.unlink(class, index);
         }
+        self.taken_bytes += 1 << (class as u32 + CELL_BYTES_LOG2_MIN);
         Some(unit)
     }
 
@@ -190,6 +189,7 @@ impl Pool {
         self.links[unit as usize] = slab.free;
         slab.free = (unit % UNITS_PER_SLAB) as u16;
         slab.cells_used -= 1;
+        self.taken_bytes -= 1 << slab.cell_bytes_log2;
         let (class, empty) = (class_of(u32::from(slab.cell_bytes_log2)), slab.cells_used == 0);
         if was_full {
             self.link(class, index);
@@ -206,14 +206,18 @@ impl Pool {
             self.remove_empty_slabs();
             self.buddies.allocate(order)
         })?;
-        self.used_bytes += 1 << (u32::from(order) + PAGE_BYTES_LOG2);
+        self.taken_bytes += 1 << (u32::from(order) + PAGE_BYTES_LOG2);
         Some(offset)
     }
 
+    /// Takes back what is no cell that is in use.
     #[cold]
     fn free_pages(&mut self, offset: u32) -> Result<(), NotAllocated> {
+        if self.slabs[(offset >> SLAB_BYTES_LOG2) as usize].cell_bytes_log2 != 0 {
+            return Err(NotAllocated(offset));
+        }
         let order = self.buddies.free(offset).ok_or(NotAllocated(offset))?;
-        self.used_bytes -= 1 << (u32::from(order) + PAGE_BYTES_LOG2);
+        self.taken_bytes -= 1 << (u32::from(order) + PAGE_BYTES_LOG2);
         Ok(())
     }
 
@@ -322,7 +326,7 @@ impl Slab {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool({} of {} bytes used)", self.used_bytes, self.bytes)
+        write!(f, "Pool({} of {} bytes used)", self.used_bytes(), self.bytes)
     }
 }
 
@@ -336,6 +340,11 @@ fn cell_bytes_log2(length: u32) -> u32 {
 /// What a piece of `length` bytes takes of a pool.
 pub(crate) fn piece_bytes(length: u32) -> u32 {
     1 << cell_bytes_log2(length)
+}
+
+/// Whether it is the mark of a cell that is in use.
+fn is_in_use(link: u16) -> bool {
+    usize::from(link.wrapping_sub(IN_USE)) < CLASSES
 }
 
 #[inline]

@@ -1,7 +1,7 @@
 //! One direction of a channel: a ring of cache-line entries between one producer and one consumer.
 //!
 //! ```text
-//!   producer (private: tail, cached head)            consumer (private: position)
+//!   producer (private: tail, how far it may go)      consumer (private: position)
 //!        │ writes words 1.., then word 0 with the turn     │ reads word 0; its turn says whether
 //!        ▼                                                 ▼ the entry is new; then the rest
 //!   [entry][entry][entry][entry]...            head ◀── published at least each quarter ring
@@ -47,7 +47,8 @@ pub(crate) struct BadTurn {
 pub(crate) struct Producer<M> {
     memory: M,
     tail: u64,
-    head_cached: u32,
+    /// Where the room ends: behind the head as it was seen last by all entries.
+    end: u32,
     entries: u32,
     entries_log2: u32,
 }
@@ -56,24 +57,24 @@ impl<M: RingMemory> Producer<M> {
     /// The producer of an empty ring of `entries`, a power of two.
     pub(crate) fn new(memory: M, entries: u32) -> Self {
         assert!(entries.is_power_of_two());
-        Self { memory, tail: 0, head_cached: 0, entries, entries_log2: entries.trailing_zeros() }
+        Self { memory, tail: 0, end: entries, entries, entries_log2: entries.trailing_zeros() }
     }
 
     /// Goes on behind the first `tail` entries, of which the consumer has taken those before `head`
     /// at least.
     pub(crate) fn go_on(&mut self, tail: u64, head: u32) {
-        (self.tail, self.head_cached) = (tail, head);
+        (self.tail, self.end) = (tail, head.wrapping_add(self.entries));
     }
 
     /// How far the consumer is, as far as is known.
     pub(crate) fn head_known(&self) -> u32 {
-        self.head_cached
+        self.end.wrapping_sub(self.entries)
     }
 
     /// Free entries as far as is known without looking at the shared head.
     #[inline]
     pub(crate) fn room_known(&self) -> u32 {
-        self.entries - (self.tail as u32).wrapping_sub(self.head_cached)
+        self.end.wrapping_sub(self.tail as u32)
     }
 
     /// Looks at the shared head, which may lie; then [`Self::room_known`] is up to date.
@@ -81,11 +82,11 @@ impl<M: RingMemory> Producer<M> {
         // Acquire pairs with the Release in `Consumer::publish`: the consumer's loads of the
         // entries that it gave back happen before our stores to them.
         let found = self.memory.head().load(Ordering::Acquire);
-        let (taken, written) = (self.head_cached, self.tail as u32);
+        let (taken, written) = (self.head_known(), self.tail as u32);
         if found.wrapping_sub(taken) > written.wrapping_sub(taken) {
             return Err(BadHead { found, taken, written });
         }
-        self.head_cached = found;
+        self.end = found.wrapping_add(self.entries);
         Ok(())
     }
 
@@ -113,9 +114,10 @@ impl<M: RingMemory> Producer<M> {
 pub(crate) struct Consumer<M> {
     memory: M,
     position: u64,
-    published: u64,
-    /// So many entries are taken before the producer is told.
-    unpublished_max: u32,
+    /// The producer is told of what was taken when the position is here: so many behind the one
+    /// that it was told last.
+    publish_at: u64,
+    unpublished_max: u64,
     entries_log2: u32,
 }
 
@@ -123,15 +125,15 @@ impl<M: RingMemory> Consumer<M> {
     /// The consumer of an empty ring of `entries`, a power of two.
     pub(crate) fn new(memory: M, entries: u32) -> Self {
         assert!(entries.is_power_of_two());
-        let (unpublished_max, entries_log2) = (entries / 4, entries.trailing_zeros());
-        Self { memory, position: 0, published: 0, unpublished_max, entries_log2 }
+        let unpublished_max = u64::from(entries / 4).max(1);
+        let entries_log2 = entries.trailing_zeros();
+        Self { memory, position: 0, publish_at: unpublished_max, unpublished_max, entries_log2 }
     }
 
     /// Goes on behind the first `position` entries.
     pub(crate) fn go_on(&mut self, position: u64) {
-        self.position = position;
         // Whatever was published before: it is not known.
-        self.published = position.wrapping_sub(1);
+        (self.position, self.publish_at) = (position, position);
         self.publish();
     }
 
@@ -163,7 +165,7 @@ impl<M: RingMemory> Consumer<M> {
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.position += 1;
-        if self.position - self.published >= u64::from(self.unpublished_max) {
+        if self.position >= self.publish_at {
             self.publish();
         }
     }
@@ -171,8 +173,9 @@ impl<M: RingMemory> Consumer<M> {
     /// Lets the producer have back what was taken so far.
     #[inline]
     pub(crate) fn publish(&mut self) {
-        if self.published != self.position {
-            self.published = self.position;
+        let publish_at = self.position + self.unpublished_max;
+        if self.publish_at != publish_at {
+            self.publish_at = publish_at;
             // Release pairs with the Acquire in `Producer::refresh`.
             self.memory.head().store(self.position as u32, Ordering::Release);
         }

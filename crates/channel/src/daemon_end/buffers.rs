@@ -143,14 +143,16 @@ impl Buffers {
         if book.state != State::Granted {
             return None;
         }
+        book.state = State::Free;
         let Book { owner, length, .. } = *book;
         self.free(id);
         Some(Released { owner, length })
     }
 
     pub(super) fn discard(&mut self, id: u32) {
-        let state = self.books[id as usize].state;
-        assert!(state == State::Held, "buffer {id} is not the engine's to discard");
+        let state = &mut self.books[id as usize].state;
+        assert!(*state == State::Held, "buffer {id} is not the engine's to discard");
+        *state = State::Free;
         self.free(id);
     }
 
@@ -158,9 +160,9 @@ impl Buffers {
         self.pool.used_bytes()
     }
 
+    /// Gives memory back of which the book says so already.
     #[inline]
     fn free(&mut self, id: u32) {
-        self.books[id as usize].state = State::Free;
         self.pool.free(id << UNIT_BYTES_LOG2).expect("the books and the pool agree");
     }
 }

@@ -4,7 +4,7 @@ use clearway_base::state::{Invalid, ensure};
 
 use super::{
     CELL_BYTES_LOG2_MAX, CELL_BYTES_LOG2_MIN, END, IN_USE, NO_SLAB, NOT_A_CELL, Pool,
-    SLAB_BYTES_LOG2, SLAB_ORDER, UNITS_PER_SLAB, buddy, cell_bytes_log2, class_of,
+    SLAB_BYTES_LOG2, SLAB_ORDER, UNITS_PER_SLAB, buddy, cell_bytes_log2, class_of, is_in_use,
 };
 
 impl Pool {
@@ -33,7 +33,7 @@ impl Pool {
         let Some(order) = buddy::order_of(length) else { return false };
         let is_free = self.buddies.claim(offset, order);
         if is_free {
-            self.used_bytes += 1 << (u32::from(order) + buddy::PAGE_BYTES_LOG2);
+            self.taken_bytes += 1 << (u32::from(order) + buddy::PAGE_BYTES_LOG2);
         }
         is_free
     }
@@ -54,12 +54,12 @@ impl Pool {
         let link = &mut self.links[(offset >> CELL_BYTES_LOG2_MIN) as usize];
         let is_cell = u32::from(slab.cell_bytes_log2) == cell_bytes_log2
             && offset.is_multiple_of(1 << cell_bytes_log2);
-        if !is_cell || *link == IN_USE {
+        if !is_cell || is_in_use(*link) {
             return false;
         }
-        *link = IN_USE;
+        *link = IN_USE + class_of(cell_bytes_log2) as u16;
         slab.cells_used += 1;
-        self.used_bytes += 1 << cell_bytes_log2;
+        self.taken_bytes += 1 << cell_bytes_log2;
         true
     }
 
@@ -73,7 +73,7 @@ impl Pool {
         slab.free = END;
         for unit in (0..UNITS_PER_SLAB).step_by(cell_units).rev() {
             let link = &mut self.links[(index * UNITS_PER_SLAB + unit) as usize];
-            if *link != IN_USE {
+            if !is_in_use(*link) {
                 *link = core::mem::replace(&mut slab.free, unit as u16);
             }
         }

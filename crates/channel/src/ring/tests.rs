@@ -74,9 +74,8 @@ pub(crate) fn ring(entries: u32) -> (Producer<HeapRing>, Consumer<HeapRing>) {
 #[cfg(not(loom))]
 fn ring_at(entries: u32, position: u64) -> (Producer<HeapRing>, Consumer<HeapRing>) {
     let (mut producer, mut consumer) = ring(entries);
-    (producer.tail, producer.head_cached) = (position, position as u32);
-    (consumer.position, consumer.published) = (position, position);
-    producer.memory.head().store(position as u32, Ordering::Relaxed);
+    producer.go_on(position, position as u32);
+    consumer.go_on(position);
     for last in position.saturating_sub(entries.into())..position {
         let index = last as u32 & (entries - 1);
         let turn = turn_of(last, producer.entries_log2);
@@ -131,7 +130,7 @@ mod plain {
                     while push(&mut producer, pushed) {
                         pushed += 1;
                     }
-                    let given_back = consumer.published - start;
+                    let given_back = consumer.publish_at - consumer.unpublished_max - start;
                     assert_eq!(u64::from(pushed) - given_back, u64::from(entries), "all of it");
                     for _ in 0..=(taken % 5) {
                         if let Some(value) = take(&mut consumer) {

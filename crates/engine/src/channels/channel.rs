@@ -675,7 +675,7 @@ impl Channel {
         self.is_starved = true;
     }
 
-    /// The app has released a buffer.
+    /// The app has released buffers.
     #[inline]
     pub(crate) fn released(&mut self) {
         if self.is_starved || !self.held_up.is_empty() {

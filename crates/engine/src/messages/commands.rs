@@ -32,7 +32,6 @@ impl Released {
     ) -> Result<Option<Self>, Violation> {
         for buffer in left {
             let clearway_channel::Released { owner, length } = channel.end.release(*buffer)?;
-            channel.released();
             if owner != self.owner {
                 return Ok(Some(Self { owner, messages: 1, bytes: length.into() }));
             }
@@ -247,6 +246,7 @@ impl Messages {
 
     fn released(&mut self, channels: &mut Channels, now: Time, id: u32, all: &Released) {
         let Some(channel) = channels.channel(id).filter(|_| all.messages > 0) else { return };
+        channel.released();
         match channel.released_of(all.owner) {
             Some((_, Some(key))) => self.endpoint.release(now, key, all.messages, all.bytes),
             Some((slot, None)) => {
