@@ -192,8 +192,8 @@ impl DaemonEnd {
         self.violation.is_some() || !self.is_quiet()
     }
 
-    /// The app's next command if that sends a message on the first stream, as most do: a short way
-    /// around [`next_command`](Self::next_command), which has all others.
+    /// The app's next command if that sends a message on the first stream, or bytes, as most do: a
+    /// short way around [`next_command`](Self::next_command), which has all others.
     #[inline]
     pub fn next_submitted(&mut self) -> Next {
         if self.violation.is_some() || self.sends_outstanding >= OUTSTANDING_SENDS_MAX {
@@ -207,13 +207,13 @@ impl DaemonEnd {
             }
             Err(_) => return Next::Other,
         };
-        let submitted = Command::decode_send(upper, entry, self.sizes.transmit_pool_bytes);
-        let Some(submitted) = submitted else { return Next::Other };
+        let sent = Command::decode_send(upper, entry, self.sizes.transmit_pool_bytes);
+        let Some((next, offset)) = sent else { return Next::Other };
         prefetch(self.commands.entry_ahead(1));
-        self.transmit.prefetch(submitted.offset as usize);
+        self.transmit.prefetch(offset as usize);
         self.sends_outstanding += 1;
         self.commands.advance();
-        Next::Message(submitted)
+        next
     }
 
     /// The app's next command if that is an [`Ask`](Command::Ask) on this connection, as those are

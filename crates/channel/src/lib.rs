@@ -74,7 +74,7 @@ pub use daemon_end::{
     Buffer, BufferState, BurstBuffer, Counters, DaemonEnd, DaemonEndState, Handover, Released,
     Remains,
 };
-pub use entry::{Command, Completion, Next, ReleaseList, Submitted, canonical};
+pub use entry::{Command, Completion, Next, ReleaseList, Submitted, SubmittedBytes, canonical};
 pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Submitted;
 use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING};
 use crate::sync::Ordering;
 use crate::{
     AppEnd, Code, MESSAGE_BYTES_MAX, NO_BUFFER, Operated, Received, ReleaseList, Told, Versions,
 };
+use crate::{Submitted, SubmittedBytes};
 
 fn sizes() -> Sizes {
     Sizes {
@@ -688,15 +688,18 @@ fn too_many_sends_are_a_violation() {
 
 /// What the short ways take is what the long ones would, and all else is left to those.
 #[test]
-fn messages_take_a_short_way_and_nothing_else_does() {
+fn messages_and_bytes_take_a_short_way_and_nothing_else_does() {
     let (mut daemon, mut app, _) = pair();
-    let (connection, offset, length) = (1, 64, 5);
+    let (connection, offset, length, has_more) = (1, 64, 5, true);
     let send = |stream| Command::Send { connection, stream, offset, length };
-    for command in [send(0), send(1), Command::Close { connection, abort: false }, send(0)] {
+    let bytes = Command::TcpSend { connection, offset, length, has_more };
+    for command in [send(0), bytes, send(1), Command::Close { connection, abort: false }, send(0)] {
         app.submit(&command).unwrap();
     }
     let submitted = Next::Message(Submitted { connection, offset, length });
     assert_eq!(daemon.next_submitted(), submitted);
+    let bytes = SubmittedBytes { connection, offset, length, has_more };
+    assert_eq!(daemon.next_submitted(), Next::Bytes(bytes));
     assert_eq!(daemon.next_submitted(), Next::Other);
     assert_eq!(daemon.next_command(), Ok(Some(send(1))));
     assert_eq!(daemon.next_submitted(), Next::Other);
@@ -705,7 +708,7 @@ fn messages_take_a_short_way_and_nothing_else_does() {
     assert_eq!(daemon.next_submitted(), submitted);
     assert_eq!((daemon.next_submitted(), daemon.next_command()), (Next::Nothing, Ok(None)));
     assert!(!daemon.has_asked());
-    assert_eq!(daemon.counters().sends_outstanding, 3);
+    assert_eq!(daemon.counters().sends_outstanding, 4);
     let (buffer, sent) = (2, 7);
     let completion = Completion::Received { connection, stream: 0, offset, length, buffer, sent };
     let rare = Completion::Sent { connection, sent };
@@ -901,7 +904,9 @@ fn drive(daemon: &mut DaemonEnd) {
             continue;
         }
         let next = if look % 2 == 0 { daemon.next_submitted() } else { Next::Other };
-        if let Next::Message(Submitted { offset, length, .. }) = next {
+        if let Next::Message(Submitted { offset, length, .. })
+        | Next::Bytes(SubmittedBytes { offset, length, .. }) = next
+        {
             daemon.read(offset, &mut vec![0; length as usize]);
             daemon.sends_finished(1);
             continue;

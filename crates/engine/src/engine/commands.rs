@@ -56,6 +56,10 @@ impl<X: Component<Owner = ()>> Core<X> {
                     let (count, behind) = messages.take_submitted(channels, now, id, first, most);
                     (taken, known) = (taken + count, behind);
                 }
+                Next::Bytes(bytes) => {
+                    taken += 1;
+                    self.tcp.take_bytes(channels, now, id, bytes);
+                }
                 Next::Nothing => return (taken, channel.is_starved()),
                 Next::Other => taken += self.take_other(now, id, COMMAND_BURST - taken),
             }

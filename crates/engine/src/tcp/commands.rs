@@ -1,12 +1,12 @@
 //! What apps ask for.
 
 use clearway_base::{MILLISECOND, SECOND, Time};
-use clearway_channel::{Command, OUTSTANDING_SENDS_MAX};
+use clearway_channel::{Command, OUTSTANDING_SENDS_MAX, SubmittedBytes};
 use clearway_tcp::{Extent, KeepAlive, Settings};
 
 use super::Tcp;
 use super::books::PortPlace;
-use crate::channels::Channel;
+use crate::channels::{Channel, Channels};
 use crate::common::Common;
 
 /// Connections that may wait for the engine, at most, whatever an app says.
@@ -37,10 +37,6 @@ impl Tcp {
                 let peer = clearway_channel::canonical(peer);
                 self.connect(common, now, channel, token, port, peer);
             }
-            Command::TcpSend { connection, offset, length, has_more } => {
-                let extent = Extent { region: channel, offset, length };
-                self.send(common, channel, connection, extent, has_more);
-            }
             Command::TcpShutdown { connection } => {
                 if let Some(book) = self.books.find(channel, connection) {
                     self.stack.shutdown(book.key);
@@ -52,7 +48,8 @@ impl Tcp {
             Command::TcpSet { connection, option, value } => {
                 self.set(channel, connection, option, value);
             }
-            _ => {} // of other components
+            Command::TcpSend { .. } => {} // see `take_bytes`
+            _ => {}                       // of other components
         }
     }
 
@@ -84,15 +81,19 @@ impl Tcp {
         }
     }
 
-    fn send(
+    /// Takes bytes that an app sends.
+    #[inline]
+    pub(crate) fn take_bytes(
         &mut self,
-        common: &mut Common,
+        channels: &mut Channels,
+        now: Time,
         channel: u32,
-        connection: u64,
-        extent: Extent,
-        has_more: bool,
+        bytes: SubmittedBytes,
     ) {
-        let Some(app) = common.channels.channel(channel) else { return };
+        let SubmittedBytes { connection, offset, length, has_more } = bytes;
+        let extent = Extent { region: channel, offset, length };
+        let Some(app) = channels.channel(channel) else { return };
+        app.busy_at = now;
         let book = self.books.find(channel, connection);
         let Some(book) = book.filter(|book| self.stack.send(book.key, extent).is_ok()) else {
             // It has ended, which the app knows or is about to be told.
