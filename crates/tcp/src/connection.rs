@@ -469,10 +469,10 @@ impl Connection {
         self.readiness
     }
 
-    /// When [`Connection::handle_timeouts`] is to be called.
+    /// By when [`Connection::handle_timeouts`] is to be called, though there may be nothing to do.
     #[inline]
-    pub(crate) fn next_timeout(&self) -> Time {
-        self.timers.earliest()
+    pub(crate) const fn next_timeout(&self) -> Time {
+        self.timers.bound()
     }
 
     /// What is left of it, for TIME-WAIT.

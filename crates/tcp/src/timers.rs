@@ -43,16 +43,19 @@ const TIMERS: [Timer; 9] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     deadlines: [Time; TIMERS.len()],
+    /// None of them is before it. Whoever asks after each segment is not to look at all of them.
+    bound: Time,
 }
 
 impl Timers {
     pub(crate) const fn new() -> Self {
-        Self { deadlines: [Time::MAX; TIMERS.len()] }
+        Self { deadlines: [Time::MAX; TIMERS.len()], bound: Time::MAX }
     }
 
     #[inline]
-    pub(crate) const fn set(&mut self, timer: Timer, deadline: Time) {
+    pub(crate) fn set(&mut self, timer: Timer, deadline: Time) {
         self.deadlines[timer as usize] = deadline;
+        self.bound = self.bound.min(deadline);
     }
 
     #[inline]
@@ -71,18 +74,43 @@ impl Timers {
     }
 
     pub(crate) fn stop_all(&mut self) {
-        self.deadlines = [Time::MAX; TIMERS.len()];
+        *self = Self::new();
     }
 
+    /// No later than the earliest. It is before that if that one was stopped or has moved away,
+    /// until [`Timers::take_due`] finds nothing.
     #[inline]
-    pub(crate) fn earliest(&self) -> Time {
-        self.deadlines.iter().copied().min().unwrap_or(Time::MAX)
+    pub(crate) const fn bound(&self) -> Time {
+        self.bound
     }
 
     /// One that is due at `now`; it is stopped.
     pub(crate) fn take_due(&mut self, now: Time) -> Option<Timer> {
-        let timer = TIMERS.into_iter().find(|timer| self.get(*timer) <= now)?;
-        self.stop(timer);
-        Some(timer)
+        let due = TIMERS.into_iter().find(|timer| self.get(*timer) <= now);
+        match due {
+            Some(timer) => self.stop(timer),
+            None => self.bound = self.deadlines.iter().copied().min().unwrap_or(Time::MAX),
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_exact_when_nothing_is_due() {
+        let at = Time::from_ns;
+        let mut timers = Timers::new();
+        timers.set(Timer::Retransmit, at(10));
+        timers.set(Timer::AckDelay, at(5));
+        timers.stop(Timer::AckDelay);
+        assert_eq!(timers.bound(), at(5));
+        assert_eq!((timers.take_due(at(5)), timers.bound()), (None, at(10)));
+        timers.set(Timer::Retransmit, at(20));
+        assert_eq!((timers.take_due(at(10)), timers.bound()), (None, at(20)));
+        assert_eq!(timers.take_due(at(20)), Some(Timer::Retransmit));
+        assert_eq!((timers.take_due(at(20)), timers.bound()), (None, Time::MAX));
     }
 }

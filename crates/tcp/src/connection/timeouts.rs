@@ -12,9 +12,11 @@ use crate::state::State;
 use crate::timers::Timer;
 
 impl Connection {
-    /// Does what is due.
-    pub(crate) fn handle_timeouts(&mut self, now: Time) {
+    /// Does what is due. False if nothing was.
+    pub(crate) fn handle_timeouts(&mut self, now: Time) -> bool {
+        let mut was_due = false;
         while let Some(timer) = self.timers.take_due(now) {
+            was_due = true;
             match timer {
                 Timer::Retransmit => self.on_retransmit(now),
                 Timer::TailProbe => self.on_tail_probe(now),
@@ -27,6 +29,7 @@ impl Connection {
                 Timer::Path => self.on_path_timer(now),
             }
         }
+        was_due
     }
 
     fn on_retransmit(&mut self, now: Time) {

@@ -242,8 +242,7 @@ impl Connections {
         let key = self.slots.id_at(index);
         let slot = self.slots.get_mut(key)?;
         slot.armed = Time::MAX;
-        if slot.connection.next_timeout() <= now {
-            slot.connection.handle_timeouts(now);
+        if slot.connection.handle_timeouts(now) {
             slot.mark_ready(key, &mut self.ready);
         }
         Some(key)

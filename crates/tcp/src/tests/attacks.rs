@@ -440,7 +440,7 @@ fn half_open_connections_are_shared() {
 #[test]
 fn an_idle_connection_is_small() {
     let bytes = size_of::<Connection>();
-    assert!(bytes < 1540, "{bytes} bytes");
+    assert!(bytes <= 1544, "{bytes} bytes");
 }
 
 /// Zero-window hoarding: a peer that takes nothing costs the extents that the app has given it, and
