@@ -44,8 +44,8 @@ impl Value {
             Self::Frames(frames) => channel.release_frames(frames),
             Self::Buffer(buffer) => drop(buffer),
             Self::Operated(operated) => drop(operated),
-            Self::Request(request) => drop(request),
-            Self::Answer(answer) => drop(answer),
+            Self::Request(request) => request.release(channel),
+            Self::Answer(answer) => answer.release(channel),
         }
     }
 }

@@ -433,6 +433,31 @@ fn what_is_too_large_is_an_error_and_the_request_stays() {
     assert_eq!(world.next_answer(), (call, b"small".to_vec()));
 }
 
+/// Fourteen that are given back are told at once; what is dropped is told with the next message.
+#[test]
+fn what_is_released_goes_back_without_another_call() {
+    const COUNT: u64 = 14;
+    let mut world = World::new();
+    world.connection = world.channel.connect(address(SINK), PATIENCE).unwrap();
+    let calls: Vec<_> = (0..COUNT / 2).map(|_| world.start(b"", None)).collect();
+    for (number, call) in calls.iter().enumerate() {
+        world.deliver(message(REQUEST, 0, number as u64, b"request"));
+        world.deliver(message(ANSWER, 0, call.as_u64(), b"answer"));
+    }
+    let events: Vec<_> = (0..COUNT).map(|_| world.next()).collect();
+    assert!(world.daemon.counters().receive_pool_used_bytes > 0);
+    for event in events {
+        match event {
+            CallEvent::Asked(request) => request.release(&mut world.channel),
+            CallEvent::Ended { outcome: Outcome::Answered(answer), .. } => {
+                answer.release(&mut world.channel);
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+    eventually(|| world.daemon.counters().receive_pool_used_bytes == 0);
+}
+
 #[test]
 fn a_server_answers_until_its_channel_ends() {
     let mut world = World::new();

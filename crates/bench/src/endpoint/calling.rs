@@ -120,6 +120,9 @@ impl Endpoint for Caller {
             return Err(io::Error::other("calls were answered in another order"));
         };
         self.check(&outcome, sequence)?;
+        if let Outcome::Answered(answer) = outcome {
+            answer.release(&mut self.channel);
+        }
         self.has_received = true;
         self.answer = sequence.to_le_bytes();
         Ok(Some(&self.answer))
@@ -211,6 +214,7 @@ impl Endpoint for Answerer {
             }
         };
         let answered = self.library.answer(&mut self.channel, request.id(), answer);
+        request.release(&mut self.channel);
         there_is(answered).map(|_| true)
     }
 

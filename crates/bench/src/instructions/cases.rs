@@ -324,15 +324,17 @@ impl Calling {
                     requests.answer(server, request.id(), &request)
                 };
                 answered.map_err(io::Error::other)?;
+                request.release(server);
                 if left_to_answer == 0 {
                     break;
                 }
             }
             let (client, calls) = &mut self.client;
             while let Some(event) = there_is(calls.next(client, NOW))? {
-                let CallEvent::Ended { outcome: Outcome::Answered(_), .. } = event else {
+                let CallEvent::Ended { outcome: Outcome::Answered(answer), .. } = event else {
                     return Err(io::Error::other(format!("not answered: {event:?}")));
                 };
+                answer.release(client);
                 left -= 1;
                 if left == 0 {
                     return Ok(Some(()));

@@ -43,11 +43,18 @@ impl Answer {
     pub(super) fn new(message: Message) -> Self {
         Self(message)
     }
+
+    /// Gives its memory back; the same as dropping it, but faster.
+    #[inline]
+    pub fn release(self, channel: &mut Channel) {
+        channel.release(self.0);
+    }
 }
 
 impl Deref for Answer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.0[HEADER_BYTES..]
     }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use super::HEADER_BYTES;
-use crate::{ConnectionId, Message};
+use crate::{Channel, ConnectionId, Message};
 
 /// Names a request that a peer has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,7 +20,7 @@ pub struct RequestId {
 /// [`id`](Request::id), before or after it is dropped. It may be read and dropped in any thread.
 #[must_use = "somebody waits for an answer"]
 pub struct Request {
-    id: RequestId,
+    number: u64,
     method: u16,
     deadline: Option<Instant>,
     message: Message,
@@ -28,17 +28,24 @@ pub struct Request {
 
 impl Request {
     /// The message of a request, header included.
+    #[inline]
     pub(super) fn new(number: u64, method: u16, time_left_us: u32, message: Message) -> Self {
-        let id = RequestId { connection: message.connection(), number };
         let time_left = Duration::from_micros(time_left_us.into());
         let deadline = (time_left_us > 0).then(|| Instant::now() + time_left);
-        Self { id, method, deadline, message }
+        Self { number, method, deadline, message }
     }
 
     /// What it is answered by.
     #[must_use]
+    #[inline]
     pub fn id(&self) -> RequestId {
-        self.id
+        RequestId { connection: self.message.connection(), number: self.number }
+    }
+
+    /// Gives its memory back; the same as dropping it, but faster.
+    #[inline]
+    pub fn release(self, channel: &mut Channel) {
+        channel.release(self.message);
     }
 
     /// What is asked for: the app's own number.
@@ -64,6 +71,7 @@ impl Request {
 impl Deref for Request {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.message[HEADER_BYTES..]
     }
@@ -71,7 +79,7 @@ impl Deref for Request {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, method, .. } = self;
+        let (id, method) = (self.id(), self.method);
         write!(f, "Request({} of {}, method {method})", id.number, id.connection)
     }
 }
