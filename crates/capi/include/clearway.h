@@ -2065,8 +2065,9 @@ int clearway_refuse_call(struct clearway_channel *channel,
                          const char *text);
 
 /**
- * In how many nanoseconds the first of the outstanding calls expires, negative if none does: an
- * event loop that waits on clearway_fd wakes for it, too, and calls clearway_next_call_event.
+ * In how many nanoseconds the first of the outstanding calls expires at the earliest, negative if
+ * none does: an event loop that waits on clearway_fd wakes for it, too, and calls
+ * clearway_next_call_event.
  */
 int64_t clearway_calls_deadline(struct clearway_channel *channel);
 

@@ -264,8 +264,9 @@ pub unsafe extern "C" fn clearway_refuse_call(
     }
 }
 
-/// In how many nanoseconds the first of the outstanding calls expires, negative if none does: an
-/// event loop that waits on clearway_fd wakes for it, too, and calls clearway_next_call_event.
+/// In how many nanoseconds the first of the outstanding calls expires at the earliest, negative if
+/// none does: an event loop that waits on clearway_fd wakes for it, too, and calls
+/// clearway_next_call_event.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

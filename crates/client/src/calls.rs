@@ -3,10 +3,12 @@
 
 mod books;
 mod header;
+mod numbers;
 mod outcome;
+mod outstanding;
 mod request;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,7 @@ use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message, 
 use books::{Books, Entry, Line};
 use header::{HEADER_BYTES, Header, Kind};
 pub use outcome::{Answer, Outcome, Refusal};
+use outstanding::Outstanding;
 pub use request::{Request, RequestId};
 
 /// Names a call. Never used again by the same [`Calls`].
@@ -69,6 +72,7 @@ const EVENTS_PER_CLOCK: u32 = 64;
 /// [`Calls::close`] rather than by the channel alone, so that its calls end.
 #[derive(Debug)]
 pub struct Calls {
+    outstanding: Outstanding,
     books: Books,
     requests_max: usize,
     /// Has happened, and nobody has looked at it. No requests.
@@ -82,6 +86,7 @@ pub struct Calls {
 impl Default for Calls {
     fn default() -> Self {
         Self {
+            outstanding: Outstanding::default(),
             books: Books::default(),
             requests_max: REQUESTS_MAX,
             new: VecDeque::new(),
@@ -107,7 +112,7 @@ impl Calls {
     /// How many calls have no outcome yet.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.books.calls()
+        self.outstanding.len()
     }
 
     // ---- asking ----
@@ -179,15 +184,15 @@ impl Calls {
     ) -> Result<CallId, Error> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let kind = Kind::Request { method, time_left_us: timeout.map_or(0, time_left_us) };
-        let header = Header { number: self.books.next_call().0, kind };
+        let header = Header { number: self.outstanding.next_call().0, kind };
         put_later(channel, connection, header, body)?;
-        Ok(self.books.begin(connection, deadline))
+        Ok(self.outstanding.begin(connection, deadline))
     }
 
     /// Waits no more for a call, and tells the peer. No outcome follows. False if it is over
     /// already: then its outcome has been told, or will be.
     pub fn cancel(&mut self, channel: &mut Channel, call: CallId) -> bool {
-        let Some(connection) = self.books.end(call) else { return false };
+        let Some(connection) = self.outstanding.end(call) else { return false };
         tell_cancelled(channel, call, connection);
         true
     }
@@ -251,15 +256,17 @@ impl Calls {
     ) -> Result<Infallible, Error> {
         loop {
             let CallEvent::Asked(request) = self.next(channel, None)? else { continue };
-            let done = match handler(&request) {
-                Ok(answer) => self.answer_later(channel, request.id(), &answer),
-                Err(reason) => self.refuse(channel, request.id(), reason, ""),
+            let (id, outcome) = (request.id(), handler(&request));
+            request.release(channel);
+            let done = match outcome {
+                Ok(answer) => self.answer_later(channel, id, &answer),
+                Err(reason) => self.refuse(channel, id, reason, ""),
             };
             if let Err(error) = done {
                 match error {
                     Error::TooLarge { .. } => {
                         let text = error.to_string();
-                        self.refuse(channel, request.id(), Refusal::FAILED, &text)?;
+                        self.refuse(channel, id, Refusal::FAILED, &text)?;
                     }
                     error if error.ended() == Ended::Channel => return Err(error),
                     _ => {} // its connection has ended
@@ -279,6 +286,9 @@ impl Calls {
         channel: &mut Channel,
         timeout: Option<Duration>,
     ) -> Result<CallEvent, Error> {
+        if let Some(event) = self.next_in_ring(channel) {
+            return Ok(event);
+        }
         while let Some(kept) = self.kept.pop_front() {
             if self.is_worth_telling(&kept) {
                 return Ok(kept);
@@ -298,12 +308,12 @@ impl Calls {
         channel.arm() && is_quiet
     }
 
-    /// When the first of the outstanding calls expires, if it has a time to be answered in: as of
-    /// when [`Calls::next`] last found nothing. A call that was first and is answered since counts
-    /// until then.
+    /// Before this none of the outstanding calls expires; `None` if none of them has a time to be
+    /// answered in. It may be the time of a call that is over, until [`Calls::next`] finds nothing
+    /// after it.
     #[must_use]
     pub fn first_deadline(&self) -> Option<Instant> {
-        self.books.first_deadline()
+        self.outstanding.first_deadline()
     }
 
     /// Closes a connection. Its calls end as lost ([`Code::Closed`]).
@@ -333,6 +343,19 @@ impl Calls {
         Ok(())
     }
 
+    /// What the next message is, as it mostly is one of a call, if it stands in the ring and nothing
+    /// comes before it.
+    #[inline]
+    fn next_in_ring(&mut self, channel: &mut Channel) -> Option<CallEvent> {
+        let is_next = self.kept.is_empty()
+            && self.new.is_empty()
+            && self.books.line() == 0
+            && self.since_clock < EVENTS_PER_CLOCK;
+        let message = if is_next { channel.next_message_in_turn() } else { None }?;
+        self.since_clock += 1;
+        self.take_message(channel, message)
+    }
+
     /// The next event that nobody has looked at.
     fn advance(
         &mut self,
@@ -351,7 +374,7 @@ impl Calls {
                 let waited = now.saturating_duration_since(begun);
                 return Err(Error::TimedOut { awaited: Awaited::Event, waited });
             }
-            let wake = deadline.into_iter().chain(self.books.first_deadline()).min();
+            let wake = deadline.into_iter().chain(self.outstanding.first_deadline()).min();
             let patience = wake.map(|wake| wake.saturating_duration_since(now));
             match channel.next_event(patience) {
                 Ok(event) => {
@@ -425,11 +448,11 @@ impl Calls {
                 self.take_request(channel, Request::new(number, method, time_left_us, message))
             }
             // Else it was cancelled, or has expired, or was never made.
-            Kind::Answer if self.books.end_by(call, connection) => {
+            Kind::Answer if self.outstanding.end_by(call, connection) => {
                 let outcome = Outcome::Answered(Answer::new(message));
                 Some(CallEvent::Ended { call, outcome })
             }
-            Kind::Refusal { reason } if self.books.end_by(call, connection) => {
+            Kind::Refusal { reason } if self.outstanding.end_by(call, connection) => {
                 let text = Answer::new(message);
                 let outcome = Outcome::Refused { reason: Refusal(reason), text };
                 Some(CallEvent::Ended { call, outcome })
@@ -490,11 +513,11 @@ impl Calls {
     /// Ends calls whose time is up. True if there are such.
     fn expire(&mut self, channel: &mut Channel) -> bool {
         self.since_clock = 0;
-        if self.books.first_deadline().is_none() {
+        if self.outstanding.first_deadline().is_none() {
             return false;
         }
         let now = Instant::now();
-        while let Some((call, connection)) = self.books.pop_expired(now) {
+        for (call, connection) in self.outstanding.expire(now) {
             tell_cancelled(channel, call, connection);
             self.new.push_back(CallEvent::Ended { call, outcome: Outcome::Expired });
         }
@@ -509,20 +532,21 @@ impl Calls {
         body: &[u8],
     ) -> Result<bool, Error> {
         let RequestId { connection, number } = request;
-        if let Err(too_large) = channel.check_length(HEADER_BYTES + body.len()) {
-            return if self.books.is_under_way(request) { Err(too_large) } else { Ok(false) };
-        }
         let Some(line) = self.books.leave_to_answer(request) else { return Ok(false) };
         let header = Header { number, kind };
         let sent = match line {
             Line::Empty if channel.has_share(connection) => {
                 put_later(channel, connection, header, body)
             }
-            _ => Err(Error::WouldBlock),
+            _ => channel.check_length(HEADER_BYTES + body.len()).and(Err(Error::WouldBlock)),
         };
         match sent {
             Err(Error::WouldBlock) => {
                 self.books.keep(request, [&header.to_bytes(), body].concat());
+            }
+            Err(too_large @ Error::TooLarge { .. }) => {
+                self.books.enter(request, usize::MAX); // it may have another answer
+                return Err(too_large);
             }
             // If not, its connection has ended, and all its requests with it.
             sent => sent?,
@@ -562,13 +586,15 @@ impl Calls {
             _ => false,
         };
         self.kept.retain(|event| !is_of(event));
-        for call in self.books.end_connection(connection) {
+        self.books.end_connection(connection);
+        for call in self.outstanding.end_connection(connection) {
             self.new.push_back(CallEvent::Ended { call, outcome: Outcome::Lost(code) });
         }
     }
 
     fn end_all(&mut self, code: Code) {
-        for connection in self.books.connections() {
+        let connections = self.books.connections().chain(self.outstanding.connections());
+        for connection in connections.collect::<BTreeSet<_>>() {
             self.end_connection(connection, code);
         }
     }

@@ -126,7 +126,7 @@ impl Connections {
 
 /// Ids differ in what stands above.
 #[inline]
-fn place_of(id: ConnectionId) -> usize {
+pub(crate) fn place_of(id: ConnectionId) -> usize {
     id.as_u64() as u32 as usize
 }
 

@@ -66,11 +66,8 @@ impl Channel {
 
     /// Whatever happens next. Connections are told of before their messages.
     pub fn next_event(&mut self, timeout: Option<Duration>) -> Result<Event, Error> {
-        if self.ring_room_wanted == 0
-            && self.has_told_all()
-            && let Some(message) = self.next_received()
-        {
-            return Ok(Event::Message(self.in_place(message)));
+        if let Some(message) = self.next_message_in_turn() {
+            return Ok(Event::Message(message));
         }
         self.wait_for(timeout, Awaited::Event, |channel| {
             channel.is_ring_full();
@@ -89,6 +86,14 @@ impl Channel {
                 },
             }
         })
+    }
+
+    /// What happens next, if it is a message, and in the ring.
+    #[inline]
+    pub(crate) fn next_message_in_turn(&mut self) -> Option<Message> {
+        let is_next = self.ring_room_wanted == 0 && self.has_told_all();
+        let message = if is_next { self.next_received() } else { None }?;
+        Some(self.in_place(message))
     }
 
     /// The app knows of all that was in the ring.

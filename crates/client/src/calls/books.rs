@@ -1,18 +1,11 @@
-//! The books of calls: who has been asked what, who asks, and which answers have found no room.
-//! Without channel and clock.
+//! The books of requests: who asks, and which answers have found no room. Without channel and clock.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque, hash_map};
-use std::time::Instant;
+use std::collections::VecDeque;
 
-use foldhash::HashSet;
-
-use super::{CallId, RequestId};
+use super::RequestId;
+use super::numbers::Numbers;
 use crate::ConnectionId;
-use crate::ids::IdMap;
-
-/// So many deadlines of calls that are over are not worth looking for.
-const STALE_DEADLINES: usize = 64;
+use crate::connections::place_of;
 
 /// What has become of a request that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +26,11 @@ pub(super) enum Line {
 }
 
 /// A connection, as far as its peer asks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Asker {
-    /// What it asks, without an answer: numbers that the peer has chosen.
-    under_way: HashSet<u64>,
+    connection: ConnectionId,
+    /// What it asks, without an answer.
+    under_way: Numbers,
     /// Answers that have found no room, the first one first.
     unsent: VecDeque<(u64, Vec<u8>)>,
     /// It has a place in the line, also if its answers were cancelled since.
@@ -45,121 +39,61 @@ struct Asker {
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    next_number: u64,
-    /// Calls without an outcome, and by which connection each was made.
-    outstanding: IdMap<CallId, ConnectionId>,
-    /// Those of calls that are over are left there until they come first, or are half of all.
-    deadlines: BinaryHeap<Reverse<(Instant, CallId)>>,
-    askers: IdMap<ConnectionId, Asker>,
+    /// Each at the place of its connection, of which the channel has made sure that it is small.
+    askers: Vec<Option<Box<Asker>>>,
     /// Connections with unsent answers, in the order in which they are to have their turn.
     in_line: VecDeque<ConnectionId>,
 }
 
 impl Books {
-    // ---- calls ----
-
-    /// The name of the next call. It is used up when the call is begun.
-    pub(super) fn next_call(&self) -> CallId {
-        CallId(self.next_number + 1)
-    }
-
-    /// The next call has been sent.
-    pub(super) fn begin(&mut self, connection: ConnectionId, deadline: Option<Instant>) -> CallId {
-        let call = self.next_call();
-        self.next_number += 1;
-        self.outstanding.insert(call, connection);
-        if let Some(deadline) = deadline {
-            self.add_deadline(deadline, call);
-        }
-        call
-    }
-
-    #[inline]
-    fn add_deadline(&mut self, deadline: Instant, call: CallId) {
-        if self.deadlines.len() > 2 * self.outstanding.len() + STALE_DEADLINES {
-            self.drop_stale_deadlines();
-        }
-        self.deadlines.push(Reverse((deadline, call)));
-    }
-
-    fn drop_stale_deadlines(&mut self) {
-        let outstanding = &self.outstanding;
-        self.deadlines.retain(|Reverse((_, call))| outstanding.contains_key(call));
-    }
-
-    /// A call is over: its connection. `None` if it was over before.
-    pub(super) fn end(&mut self, call: CallId) -> Option<ConnectionId> {
-        self.outstanding.remove(&call)
-    }
-
-    /// The same, by an answer that has come by this connection. False if nobody waits for it.
-    #[inline]
-    pub(super) fn end_by(&mut self, call: CallId, connection: ConnectionId) -> bool {
-        let hash_map::Entry::Occupied(made) = self.outstanding.entry(call) else { return false };
-        let is_its = *made.get() == connection;
-        if is_its {
-            made.remove();
-        }
-        is_its
-    }
-
-    pub(super) fn calls(&self) -> usize {
-        self.outstanding.len()
-    }
-
-    /// When the first call expires: not later than this.
-    pub(super) fn first_deadline(&self) -> Option<Instant> {
-        self.deadlines.peek().map(|Reverse((deadline, _))| *deadline)
-    }
-
-    /// A call whose time was up at `now`, with its connection. It is over. If there is none, the
-    /// first deadline is that of a call afterwards.
-    pub(super) fn pop_expired(&mut self, now: Instant) -> Option<(CallId, ConnectionId)> {
-        loop {
-            let Reverse((deadline, call)) = *self.deadlines.peek()?;
-            match self.outstanding.get(&call).copied() {
-                Some(_) if deadline > now => return None,
-                Some(connection) => {
-                    self.deadlines.pop();
-                    self.end(call);
-                    return Some((call, connection));
-                }
-                // One by one they take longer.
-                None if self.deadlines.len() > 2 * self.outstanding.len() => {
-                    self.drop_stale_deadlines();
-                }
-                None => _ = self.deadlines.pop(),
-            }
-        }
-    }
-
-    // ---- requests ----
-
     /// A peer asks. No more than `requests_max` of a connection are under way or wait with their
     /// answers.
     #[inline]
     pub(super) fn enter(&mut self, request: RequestId, requests_max: usize) -> Entry {
-        let asker = self.askers.entry(request.connection).or_default();
+        let asker = self.asker_or_new(request.connection);
         if !asker.under_way.insert(request.number) {
             return Entry::Twice;
         }
         if asker.under_way.len() + asker.unsent.len() > requests_max {
-            asker.under_way.remove(&request.number);
+            asker.under_way.remove(request.number);
             return Entry::TooMany;
         }
         Entry::Taken
     }
 
-    pub(super) fn is_under_way(&self, request: RequestId) -> bool {
-        let asker = self.askers.get(&request.connection);
-        asker.is_some_and(|asker| asker.under_way.contains(&request.number))
+    #[inline]
+    fn asker_or_new(&mut self, connection: ConnectionId) -> &mut Asker {
+        let place = place_of(connection);
+        let known = self.askers.get(place).and_then(Option::as_ref);
+        if known.is_none_or(|asker| asker.connection != connection) {
+            self.add_asker(connection);
+        }
+        self.askers[place].as_mut().expect("it is known now")
+    }
+
+    /// Whoever had its place before has ended.
+    #[cold]
+    fn add_asker(&mut self, connection: ConnectionId) {
+        let place = place_of(connection);
+        if self.askers.len() <= place {
+            self.askers.resize_with(place + 1, || None);
+        }
+        let (under_way, unsent) = (Numbers::default(), VecDeque::new());
+        self.askers[place] =
+            Some(Box::new(Asker { connection, under_way, unsent, is_in_line: false }));
+    }
+
+    #[inline]
+    fn asker(&mut self, connection: ConnectionId) -> Option<&mut Asker> {
+        let asker = self.askers.get_mut(place_of(connection))?.as_mut()?;
+        (asker.connection == connection).then_some(asker)
     }
 
     /// A request is over, with its answer, if that has found no room. False if it was over before
     /// or is answered.
     pub(super) fn leave(&mut self, request: RequestId) -> bool {
-        let Some(asker) = self.askers.get_mut(&request.connection) else { return false };
-        let is_left = asker.under_way.remove(&request.number);
+        let Some(asker) = self.asker(request.connection) else { return false };
+        let is_left = asker.under_way.remove(request.number);
         if !is_left {
             asker.unsent.retain(|(number, _)| *number != request.number);
         }
@@ -169,14 +103,14 @@ impl Books {
     /// A request is answered: what is before its answer. `None` if it was over before.
     #[inline]
     pub(super) fn leave_to_answer(&mut self, request: RequestId) -> Option<Line> {
-        let asker = self.askers.get_mut(&request.connection)?;
+        let asker = self.asker(request.connection)?;
         let line = if asker.unsent.is_empty() { Line::Empty } else { Line::Others };
-        asker.under_way.remove(&request.number).then_some(line)
+        asker.under_way.remove(request.number).then_some(line)
     }
 
     /// The answer to a request has found no room.
     pub(super) fn keep(&mut self, request: RequestId, answer: Vec<u8>) {
-        let Some(asker) = self.askers.get_mut(&request.connection) else { return };
+        let Some(asker) = self.asker(request.connection) else { return };
         asker.unsent.push_back((request.number, answer));
         self.stay_in_line(request.connection);
     }
@@ -191,11 +125,11 @@ impl Books {
     pub(super) fn next_unsent(&mut self) -> Option<(ConnectionId, &[u8])> {
         loop {
             let connection = self.in_line.pop_front()?;
-            let Some(asker) = self.askers.get_mut(&connection) else { continue };
+            let Some(asker) = self.asker(connection) else { continue };
             asker.is_in_line = false;
             // All of them may have been cancelled.
             if !asker.unsent.is_empty() {
-                let (_, answer) = self.askers.get(&connection)?.unsent.front()?;
+                let (_, answer) = self.asker(connection)?.unsent.front()?;
                 return Some((connection, answer));
             }
         }
@@ -203,14 +137,14 @@ impl Books {
 
     /// The next answer of a connection has been sent.
     pub(super) fn next_is_sent(&mut self, connection: ConnectionId) {
-        if let Some(asker) = self.askers.get_mut(&connection) {
+        if let Some(asker) = self.asker(connection) {
             asker.unsent.pop_front();
         }
     }
 
     /// Behind all others, if it has answers left, and no place yet.
     pub(super) fn stay_in_line(&mut self, connection: ConnectionId) {
-        let asker = self.askers.get_mut(&connection);
+        let asker = self.asker(connection);
         let asker = asker.filter(|asker| !asker.is_in_line && !asker.unsent.is_empty());
         if let Some(asker) = asker {
             asker.is_in_line = true;
@@ -218,30 +152,22 @@ impl Books {
         }
     }
 
-    // ---- ends ----
-
-    /// A connection has ended. Returns the calls that are thereby over, the oldest first.
-    pub(super) fn end_connection(&mut self, connection: ConnectionId) -> Vec<CallId> {
-        self.askers.remove(&connection);
+    /// A connection has ended.
+    pub(super) fn end_connection(&mut self, connection: ConnectionId) {
+        if self.asker(connection).is_some() {
+            self.askers[place_of(connection)] = None;
+        }
         self.in_line.retain(|other| *other != connection);
-        let made = self.outstanding.iter().filter(|(_, made)| **made == connection);
-        let mut calls: Vec<_> = made.map(|(call, _)| *call).collect();
-        calls.sort_unstable();
-        calls.iter().for_each(|call| _ = self.end(*call));
-        calls
     }
 
-    /// Connections by which something is asked, either way.
-    pub(super) fn connections(&self) -> HashSet<ConnectionId> {
-        let made = self.outstanding.values().copied();
-        made.chain(self.askers.keys().copied()).collect()
+    /// Connections whose peers have asked.
+    pub(super) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.askers.iter().flatten().map(|asker| asker.connection)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const ONE: ConnectionId = ConnectionId(1);
@@ -272,46 +198,6 @@ mod tests {
         books.next_is_sent(ONE);
         assert_eq!(books.leave_to_answer(request(ONE, 3)), Some(Line::Empty));
         assert_eq!(books.enter(request(ONE, 4), 3), Entry::Taken);
-    }
-
-    #[test]
-    fn calls_end_once_and_by_their_own_connection_only() {
-        let mut books = Books::default();
-        let call = books.begin(ONE, None);
-        assert!(!books.end_by(call, TWO), "somebody else's peer answers");
-        assert!(books.end_by(call, ONE) && !books.end_by(call, ONE));
-        assert_eq!((books.end(call), books.calls()), (None, 0));
-        assert_ne!(books.begin(ONE, None), call);
-    }
-
-    #[test]
-    fn deadlines_pass_in_their_order_and_go_with_their_calls() {
-        let mut books = Books::default();
-        let start = Instant::now();
-        let at = |ms| Some(start + Duration::from_millis(ms));
-        let [late, early, answered] = [30, 10, 20].map(|ms| books.begin(ONE, at(ms)));
-        let never = books.begin(ONE, None);
-        assert!(books.end_by(answered, ONE));
-        assert_eq!((books.first_deadline(), books.pop_expired(start)), (at(10), None));
-        let now = start + Duration::from_millis(30);
-        assert_eq!(books.pop_expired(now), Some((early, ONE)));
-        assert_eq!(books.pop_expired(now), Some((late, ONE)));
-        assert_eq!((books.pop_expired(now), books.first_deadline()), (None, None));
-        assert_eq!(books.end_connection(ONE), [never]);
-    }
-
-    #[test]
-    fn deadlines_of_calls_that_are_over_do_not_pile_up() {
-        let mut books = Books::default();
-        let start = Instant::now();
-        let first = books.begin(ONE, Some(start + Duration::from_secs(1)));
-        for ms in 0..10_000 {
-            let call = books.begin(ONE, Some(start + Duration::from_millis(2_000 + ms)));
-            assert!(books.end_by(call, ONE));
-        }
-        assert!(books.deadlines.len() <= STALE_DEADLINES + 4, "{}", books.deadlines.len());
-        assert!(books.end_by(first, ONE) && books.pop_expired(start).is_none());
-        assert_eq!(books.first_deadline(), None, "nobody is woken for a call that is over");
     }
 
     #[test]
@@ -360,7 +246,19 @@ mod tests {
         answer_late(&mut books, request(ONE, 1));
         assert!(!books.leave(request(ONE, 1)) && books.next_unsent().is_none());
         answer_late(&mut books, request(ONE, 1));
-        assert!(books.end_connection(ONE).is_empty());
-        assert!(books.next_unsent().is_none() && books.connections().is_empty());
+        books.end_connection(ONE);
+        assert!(books.next_unsent().is_none() && books.connections().next().is_none());
+    }
+    /// As it is after a connection that was closed without a word to the books.
+    #[test]
+    fn whoever_has_a_place_next_has_nothing_of_who_had_it() {
+        let mut books = Books::default();
+        let next = ConnectionId(1 << 32 | ONE.0);
+        answer_late(&mut books, request(ONE, 1));
+        assert_eq!(books.enter(request(next, 1), 1), Entry::Taken);
+        assert!(books.leave_to_answer(request(ONE, 1)).is_none());
+        books.end_connection(ONE);
+        assert_eq!(books.leave_to_answer(request(next, 1)), Some(Line::Empty));
+        assert!(books.next_unsent().is_none() && books.connections().eq([next]));
     }
 }

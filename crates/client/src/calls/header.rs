@@ -33,6 +33,7 @@ pub(super) struct Header {
 }
 
 impl Header {
+    #[inline]
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let (kind, method, value) = match self.kind {
             Kind::Request { method, time_left_us } => (REQUEST, method, time_left_us),
@@ -40,27 +41,27 @@ impl Header {
             Kind::Refusal { reason } => (REFUSAL, 0, reason),
             Kind::Cancel => (CANCEL, 0, 0),
         };
+        let head = u64::from(kind) << 56 | u64::from(method) << 32 | u64::from(value);
         let mut bytes = [0; HEADER_BYTES];
-        bytes[0] = kind;
-        bytes[2..4].copy_from_slice(&method.to_be_bytes());
-        bytes[4..8].copy_from_slice(&value.to_be_bytes());
+        bytes[..8].copy_from_slice(&head.to_be_bytes());
         bytes[8..].copy_from_slice(&self.number.to_be_bytes());
         bytes
     }
 
     /// The header of a message. `None` if it has none, or one of a kind that is not known.
+    #[inline]
     pub(super) fn of(message: &[u8]) -> Option<Self> {
-        let (bytes, _) = message.split_first_chunk::<HEADER_BYTES>()?;
-        let [kind, _, m0, m1, v0, v1, v2, v3, number @ ..] = *bytes;
-        let value = u32::from_be_bytes([v0, v1, v2, v3]);
+        let (head, rest) = message.split_first_chunk()?;
+        let (head, number) = (u64::from_be_bytes(*head), rest.first_chunk()?);
+        let (kind, method, value) = ((head >> 56) as u8, (head >> 32) as u16, head as u32);
         let kind = match kind {
-            REQUEST => Kind::Request { method: u16::from_be_bytes([m0, m1]), time_left_us: value },
+            REQUEST => Kind::Request { method, time_left_us: value },
             ANSWER => Kind::Answer,
             REFUSAL => Kind::Refusal { reason: value },
             CANCEL => Kind::Cancel,
             _ => return None,
         };
-        Some(Self { number: u64::from_be_bytes(number), kind })
+        Some(Self { number: u64::from_be_bytes(*number), kind })
     }
 }
 
