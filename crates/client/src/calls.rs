@@ -286,9 +286,20 @@ impl Calls {
         channel: &mut Channel,
         timeout: Option<Duration>,
     ) -> Result<CallEvent, Error> {
-        if let Some(event) = self.next_in_ring(channel) {
+        if self.kept.is_empty()
+            && let Some(event) = self.next_in_ring(channel)
+        {
             return Ok(event);
         }
+        self.next_of_all(channel, timeout)
+    }
+
+    #[inline(never)]
+    fn next_of_all(
+        &mut self,
+        channel: &mut Channel,
+        timeout: Option<Duration>,
+    ) -> Result<CallEvent, Error> {
         while let Some(kept) = self.kept.pop_front() {
             if self.is_worth_telling(&kept) {
                 return Ok(kept);
@@ -343,14 +354,11 @@ impl Calls {
         Ok(())
     }
 
-    /// What the next message is, as it mostly is one of a call, if it stands in the ring and nothing
-    /// comes before it.
-    #[inline]
+    /// What a message of the ring is, if nothing else comes before it.
+    #[inline(always)] // An event is made where it is wanted: to move it costs as much.
     fn next_in_ring(&mut self, channel: &mut Channel) -> Option<CallEvent> {
-        let is_next = self.kept.is_empty()
-            && self.new.is_empty()
-            && self.books.line() == 0
-            && self.since_clock < EVENTS_PER_CLOCK;
+        let is_next =
+            self.new.is_empty() && self.books.line() == 0 && self.since_clock < EVENTS_PER_CLOCK;
         let message = if is_next { channel.next_message_in_turn() } else { None }?;
         self.since_clock += 1;
         self.take_message(channel, message)
@@ -391,11 +399,15 @@ impl Calls {
     /// The same, if there is one without waiting.
     fn next_at_once(&mut self, channel: &mut Channel) -> Result<CallEvent, Error> {
         loop {
+            if let Some(event) = self.next_in_ring(channel) {
+                return Ok(event);
+            }
             self.send_unsent(channel);
             if let Some(event) = self.new.pop_front() {
                 return Ok(event);
             }
-            if self.since_clock >= EVENTS_PER_CLOCK && self.expire(channel) {
+            if self.since_clock >= EVENTS_PER_CLOCK {
+                self.expire(channel);
                 continue;
             }
             match channel.next_event(Some(Duration::ZERO)) {
@@ -435,7 +447,7 @@ impl Calls {
         }
     }
 
-    #[inline]
+    #[inline(always)] // As `next_in_ring`.
     fn take_message(&mut self, channel: &mut Channel, message: Message) -> Option<CallEvent> {
         let connection = message.connection();
         let Some(Header { number, kind }) = Header::of(&message) else {
@@ -468,19 +480,12 @@ impl Calls {
         }
     }
 
-    #[inline]
+    #[inline(always)] // As `next_in_ring`.
     fn take_request(&mut self, channel: &mut Channel, request: Request) -> Option<CallEvent> {
         let id = request.id();
         match self.books.enter(id, self.requests_max) {
             Entry::Taken => return Some(CallEvent::Asked(request)),
-            // A connection over which that cannot be sent has ended, or its peer waits in vain:
-            // it takes nothing either.
-            Entry::TooMany => {
-                let kind = Kind::Refusal { reason: Refusal::BUSY.0 };
-                let busy = Header { number: id.number, kind };
-                let text = b"too many requests of this connection are under way";
-                let _ = put_later(channel, id.connection, busy, text);
-            }
+            Entry::TooMany => tell_busy(channel, id),
             Entry::Twice => self.cut_off(channel, id.connection),
         }
         None
@@ -609,7 +614,7 @@ impl Calls {
 }
 
 /// Sends a message of a call, which others may follow at once.
-#[inline]
+#[inline(always)] // Each kind of message has a head that is known before.
 fn put_later(
     channel: &mut Channel,
     connection: ConnectionId,
@@ -621,6 +626,16 @@ fn put_later(
         head.copy_from_slice(&header.to_bytes());
         rest.copy_from_slice(body);
     })
+}
+
+/// A connection over which this cannot be sent has ended, or its peer waits in vain: it takes
+/// nothing either.
+#[cold]
+fn tell_busy(channel: &mut Channel, request: RequestId) {
+    let kind = Kind::Refusal { reason: Refusal::BUSY.0 };
+    let header = Header { number: request.number, kind };
+    let text = b"too many requests of this connection are under way";
+    let _ = put_later(channel, request.connection, header, text);
 }
 
 /// Tells the peer that nobody waits for an answer any more. It is a kindness: if there is no room

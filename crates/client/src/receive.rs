@@ -89,7 +89,7 @@ impl Channel {
     }
 
     /// What happens next, if it is a message, and in the ring.
-    #[inline]
+    #[inline(always)] // As `next_received`.
     pub(crate) fn next_message_in_turn(&mut self) -> Option<Message> {
         let is_next = self.ring_room_wanted == 0 && self.has_told_all();
         let message = if is_next { self.next_received() } else { None }?;

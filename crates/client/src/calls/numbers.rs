@@ -30,30 +30,52 @@ impl Numbers {
     /// False if it is there already.
     #[inline]
     pub(super) fn insert(&mut self, number: u64) -> bool {
+        if self.taken & place_of(number).1 != 0 || !self.elsewhere.is_empty() {
+            return self.insert_among(number);
+        }
+        self.take_place(number);
+        true
+    }
+
+    /// Its place is taken, or it may be elsewhere.
+    #[cold]
+    fn insert_among(&mut self, number: u64) -> bool {
         if self.has_place(number) || self.elsewhere.contains(&number) {
             return false;
         }
-        let (at, bit) = place_of(number);
-        if self.taken & bit == 0 {
-            self.places[at] = number;
-            self.taken |= bit;
+        if self.taken & place_of(number).1 == 0 {
+            self.take_place(number);
         } else {
             self.elsewhere.insert(number);
+            self.len += 1;
         }
-        self.len += 1;
         true
+    }
+
+    #[inline]
+    fn take_place(&mut self, number: u64) {
+        let (at, bit) = place_of(number);
+        self.places[at] = number;
+        self.taken |= bit;
+        self.len += 1;
     }
 
     /// False if it was not there.
     #[inline]
     pub(super) fn remove(&mut self, number: u64) -> bool {
-        if self.has_place(number) {
-            self.taken &= !place_of(number).1;
-        } else if !self.elsewhere.remove(&number) {
-            return false;
+        if !self.has_place(number) {
+            return self.remove_elsewhere(number);
         }
+        self.taken &= !place_of(number).1;
         self.len -= 1;
         true
+    }
+
+    #[cold]
+    fn remove_elsewhere(&mut self, number: u64) -> bool {
+        let was_there = self.elsewhere.remove(&number);
+        self.len -= usize::from(was_there);
+        was_there
     }
 
     #[inline]
