@@ -410,6 +410,9 @@ impl Calls {
                 self.expire(channel);
                 continue;
             }
+            if channel.has_engine_work() {
+                continue;
+            }
             match channel.next_event(Some(Duration::ZERO)) {
                 Ok(event) => {
                     self.since_clock += 1;
