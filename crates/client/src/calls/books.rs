@@ -1,4 +1,5 @@
-//! The books of requests: who asks, and which answers have found no room. Without channel and clock.
+//! The books of requests: who asks, and which answers have found no room. Without channel and
+//! clock.
 
 use std::collections::VecDeque;
 
