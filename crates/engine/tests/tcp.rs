@@ -209,6 +209,38 @@ fn who_has_left_accepts_nobody() {
     drop(client);
 }
 
+/// Its channel and its port go when all is delivered, whatever its peers have open still. They are
+/// not reset before they send what nobody reads.
+#[test]
+fn who_has_left_does_not_wait_for_its_peers_to_close() {
+    let is_gone = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
+    for (has_shut, has_closed) in [(false, false), (true, false), (true, true)] {
+        let mut world = World::new(1, fabric::Faults::default());
+        let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+        server.send(b"farewell");
+        if has_shut {
+            server.shutdown();
+            run(&mut world, [&mut client, &mut server], |[client, _]| client.has_heard_all);
+        }
+        if has_closed {
+            server.close(false);
+        }
+        let channel = server.app.channel;
+        world.post(1, Request::LetLinger { channel, linger_ns: 100 * SECOND });
+        (0..1000).for_each(|_| world.turn());
+        assert!(world.hosts[1].members[0].events.iter().any(is_gone), "{has_shut} {has_closed}");
+        client.poll();
+        assert_eq!((&client.received[..], client.has_heard_all), (&b"farewell"[..], true));
+        assert_eq!(client.end, None);
+        client.send(b"too late");
+        world.turn_until(|_| {
+            client.poll();
+            client.end.is_some()
+        });
+        assert_eq!(client.end, Some(Code::Reset));
+    }
+}
+
 #[test]
 fn who_does_not_read_holds_up_its_peer_and_nobody_else() {
     let mut world = World::new(1, fabric::Faults::default());
@@ -435,8 +467,6 @@ fn connections_of_an_app_that_has_left_are_closed_bit_by_bit() {
     world.post(0, Request::LetLinger { channel, linger_ns: 100 * SECOND });
     let is_open = |book: &&BookState| !book.is_closing;
     falls_bit_by_bit(&mut world, 0, |tcp| tcp.books.iter().filter(is_open).count());
-    // Half closed they are until the peer closes, too.
-    assert_eq!(tcp_of(&world, 0).books.len(), usize::from(MANY));
 }
 
 #[test]

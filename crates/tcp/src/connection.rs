@@ -307,7 +307,12 @@ impl Connection {
     }
 
     /// The app lets go of the connection, whose peer may still have to acknowledge what was sent.
+    /// Again: it waits no longer for the peer's FIN than the settings say by now.
     pub(crate) fn close(&mut self, now: Time) {
+        if self.state == State::FinWait2 {
+            let until = now + self.settings.fin_wait_ns;
+            self.timers.set(Timer::Close, until.min(self.timers.get(Timer::Close)));
+        }
         if core::mem::replace(&mut self.is_closed, true) || self.state == State::Closed {
             return;
         }
@@ -319,7 +324,6 @@ impl Connection {
             _ if self.rcv.unread_bytes() > 0 && !self.settings.variants.fin_despite_unread => {
                 self.abort();
             }
-            State::FinWait2 => self.timers.set(Timer::Close, now + self.settings.fin_wait_ns),
             _ => self.shutdown(),
         }
     }

@@ -168,6 +168,11 @@ impl Tcp {
             *closed = Some(at);
             book.is_closing = true;
             let key = book.key;
+            // All is delivered once the FIN is acknowledged. The port would be kept from the app's
+            // next run for as long as a peer leaves its own half open.
+            if let Some(settings) = self.stack.settings(key) {
+                self.stack.set_settings(key, Settings { fin_wait_ns: 0, ..*settings });
+            }
             self.stack.close(now, key);
         }
         self.tell(common, now);
