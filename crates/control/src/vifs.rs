@@ -463,8 +463,14 @@ impl Vifs {
     /// An interface, or a TCP port, that is registered as this owner's.
     #[must_use]
     pub fn number_of(&self, registered_as: OwnerId) -> Option<u32> {
-        let is_its = |vif: &Vif| vif.group.unwrap_or(OwnerId(vif.owner.channel)) == registered_as;
+        let is_its = |vif: &Vif| vif.registered_as() == registered_as;
         self.table.iter().find(|(_, vif)| is_its(vif)).map(|(number, _)| *number)
+    }
+
+    /// As whose an interface, or a TCP port, is registered.
+    #[must_use]
+    pub fn registered_as(&self, number: u32) -> Option<OwnerId> {
+        self.table.get(&number).map(Vif::registered_as)
     }
 
     /// True if it is open.
@@ -496,6 +502,10 @@ impl Vifs {
 impl Vif {
     const fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closing(_))
+    }
+
+    fn registered_as(&self) -> OwnerId {
+        self.group.unwrap_or(OwnerId(self.owner.channel))
     }
 
     fn is_capture(&self) -> bool {

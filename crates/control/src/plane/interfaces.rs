@@ -135,7 +135,7 @@ impl Plane {
     ) -> Result<(), Refusal> {
         let number = opening.map_err(|why| {
             self.accounts.close_vifs(granted.owner.user, 1);
-            self.refused(why)
+            self.refused(why, granted.tcp)
         })?;
         self.grants.insert(number, granted);
         if let Some(asks) = self.sessions.get_mut(&session) {
@@ -161,7 +161,8 @@ impl Plane {
             VifStep::Unsteer(number) => return self.unsteer(number),
             VifStep::Opened(number) => self.tell_opened(number),
             VifStep::Refused(number, why) => {
-                let refusal = self.refused(why);
+                let asked = self.grants.get(&number).and_then(|vif| vif.tcp);
+                let refusal = self.refused(why, asked);
                 self.answer_opening(number, Reply::Error(refusal));
             }
             VifStep::Gone(number) => return self.forget_vif(number),
@@ -254,10 +255,10 @@ impl Plane {
         }
     }
 
-    /// What an app is told of a refusal.
-    fn refused(&self, why: VifError) -> Refusal {
+    /// What an app is told of a refusal: of a TCP port if it has asked for one.
+    fn refused(&self, why: VifError, asked: Option<SocketAddr>) -> Refusal {
         match why {
-            VifError::Registry(refused) => self.refused_by_registry(&refused),
+            VifError::Registry(refused) => self.refused_by_registry(&refused, asked),
             VifError::Captures(most) => {
                 let text = format!("{most} captures run on this NIC already; end one of them");
                 refusal(Code::Limit, text)
@@ -277,8 +278,17 @@ impl Plane {
         }
     }
 
-    fn refused_by_registry(&self, refused: &registry::Refusal) -> Refusal {
+    fn refused_by_registry(
+        &self,
+        refused: &registry::Refusal,
+        asked: Option<SocketAddr>,
+    ) -> Refusal {
         use registry::Refusal as Why;
+        if let Why::Send { owner, .. } | Why::Receive { owner, .. } = refused
+            && let Some(text) = asked.and_then(|asked| self.who_has(*owner, asked.port()))
+        {
+            return refusal(Code::AddressInUse, text);
+        }
         let text = match refused {
             Why::Send { wanted, existing, owner } => format!(
                 "`{wanted}` overlaps with `{existing}`, which {} may send; choose other ports or \
@@ -289,6 +299,10 @@ impl Plane {
                 "`{wanted}` overlaps with `{existing}`, which {} receives with the same priority; \
                  choose other ports or addresses, or declare another priority",
                 self.name_of(*owner)
+            ),
+            Why::TooManyOfUser { .. } => format!(
+                "{refused}; `patterns_per_user` in [policy.limits] of the daemon's configuration \
+                 says how many alternatives there may be"
             ),
             other => other.to_string(),
         };
@@ -302,10 +316,30 @@ impl Plane {
     /// What the app of a channel that has interfaces is called.
     fn name_of(&self, owner: OwnerId) -> String {
         let found = self.vifs.number_of(owner).and_then(|number| self.grants.get(&number));
-        match found {
-            Some(vif) => format!("app {} (channel {})", vif.app, vif.owner.channel),
-            None => "an app that has gone".to_owned(),
-        }
+        found.map_or_else(|| "an app that has gone".to_owned(), Granted::name)
+    }
+
+    /// Who has a TCP port, and what to do about it, if it is had as one by this owner.
+    fn who_has(&self, owner: OwnerId, port: u16) -> Option<String> {
+        let is_it = |number: u32, vif: &Granted| {
+            vif.tcp.is_some_and(|tcp| tcp.port() == port)
+                && self.vifs.registered_as(number) == Some(owner)
+        };
+        let (_, vif) = self.grants.iter().find(|(number, vif)| is_it(**number, vif))?;
+        let VifOwner { engine, channel, .. } = vif.owner;
+        let record = self.channel(ChannelPlace { engine, channel });
+        let is_there = record.is_some_and(|record| self.sessions.contains_key(&record.session));
+        let name = vif.name();
+        Some(match is_there {
+            true => format!(
+                "{name} has TCP port {port}; choose another port, end that app, or have both say \
+                 that they share it (`shared`), if they are of one user"
+            ),
+            false => format!(
+                "{name} has ended and keeps TCP port {port} until what it has sent is delivered \
+                 or its linger time is over; try again then, or choose another port"
+            ),
+        })
     }
 
     /// What the policy has to know of a NIC, and of the host.
@@ -372,6 +406,10 @@ impl Plane {
 }
 
 impl Granted {
+    fn name(&self) -> String {
+        format!("app {} (channel {})", self.app, self.owner.channel)
+    }
+
     /// The machine that it is on the link, if it is one.
     fn station(&self) -> Option<Station> {
         let grant = self.grant.as_ref().filter(|grant| grant.has_own_mac)?;

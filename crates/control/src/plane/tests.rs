@@ -54,11 +54,15 @@ fn nic(name: &str, engines: usize, last: u8) -> NicFacts {
 
 impl Host {
     fn new(engines: usize) -> Self {
+        Self::with_limits(engines, Limits { ports_per_user: 4, ..Limits::default() })
+    }
+
+    fn with_limits(engines: usize, limits: Limits) -> Self {
         let people = crate::policy::People { anybody: true, ..Default::default() };
         let policy = Policy {
             anybody: true,
             ports: vec![PortRule { people, allow: std::iter::once(1024..=u16::MAX).collect() }],
-            limits: Limits { ports_per_user: 4, ..Limits::default() },
+            limits,
             ..Policy::default()
         };
         let settings = Settings { policy, own_user: 7, udp_port: 20707, seed: 1 };
@@ -305,6 +309,45 @@ fn who_has_left_lingers_and_who_is_expelled_does_not() {
         host.plane.handle_given_back(place);
     }
     assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+#[test]
+fn who_may_have_no_more_patterns_hears_of_the_setting() {
+    let limits = Limits { patterns_per_user: 1, ..Limits::default() };
+    let mut host = Host::with_limits(1, limits);
+    host.attach_to(1, None);
+    match host.ask(1, open("dst host own and udp dst port 5000")) {
+        Some(Reply::Error(Refusal { code: Code::Limit, message })) => {
+            assert!(message.contains("`patterns_per_user` in [policy.limits]"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whoever wants a TCP port that another app has hears whose it is, also if that has left.
+#[test]
+fn who_has_a_tcp_port_is_named() {
+    let port = |port| Request::OpenTcpPort(OpenTcpPort { port, ..OpenTcpPort::default() });
+    let mut host = Host::new(1);
+    host.attach_to(1, None);
+    host.attach_to(2, None);
+    for number in [8000, 8080] {
+        assert_eq!(host.ask(1, port(number)), None);
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        assert!(matches!(told, Some(Reply::TcpPortOpened(_))), "{told:?}");
+    }
+    let why = |host: &mut Host| match host.ask(2, port(8080)) {
+        Some(Reply::Error(refusal)) if refusal.code == Code::AddressInUse => refusal.message,
+        other => panic!("{other:?}"),
+    };
+    let text = why(&mut host);
+    assert!(text.starts_with("app app (channel 1) has TCP port 8080;"), "{text}");
+    host.ask(1, Request::Leave(Leave { linger_ms: 5000 }));
+    host.plane.end_session(1, Some(Duration::from_secs(1)));
+    host.carry_out();
+    let text = why(&mut host);
+    assert!(text.starts_with("app app (channel 1) has ended and keeps TCP port 8080"), "{text}");
 }
 
 #[test]
