@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clearway_client::{self as client, Code, Event, Prefix, TcpId, TcpOption, TcpPortOptions};
 use support::kernel_peer::{SIZES, World, bytes, exchange, read_all, write_all};
@@ -349,6 +349,50 @@ fn who_leaves_is_heard_to_the_end() {
         let bound = world.veth.spaces[1].within(|| TcpListener::bind((IPV4[1], PORT)));
         bound.expect("the namespace can be entered").is_ok()
     });
+}
+
+/// A server's next run has the port at once, though a client of the last has its half open still.
+#[test]
+fn who_has_left_leaves_the_port_behind() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+    let (app, _) = listener.accept().expect("accepted");
+    drop((app, listener, tcp));
+    assert_eq!(kernel.read(&mut [0]).expect("the end"), 0);
+    let (next, begun) = (world.tcp(), Instant::now());
+    eventually("the port is free", || next.listen(PORT).is_ok());
+    // The channel of before might linger for ten seconds.
+    assert!(begun.elapsed() < Duration::from_secs(8));
+}
+
+/// Connections outlive their listener, and the port is there for the next one. Nobody waits for
+/// connections that never come.
+#[test]
+fn a_port_is_listened_at_again() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let old = world.connect((IPV4[1], PORT).into()).expect("connected");
+    let (app, _) = listener.accept().expect("accepted");
+    drop(listener);
+    let refused = world.connect((IPV4[1], PORT).into()).expect_err("nobody listens");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let other = TcpPortOptions { shared: true, ..TcpPortOptions::default() };
+    let refused = tcp.listen_with(PORT, other).expect_err("it was taken otherwise");
+    assert_eq!(refused.code(), Code::AddressInUse);
+
+    let port = tcp.channel().tcp_bind(PORT).expect("it is the app's").id;
+    let nobody = tcp.channel().tcp_accept(port, None).expect_err("it does not listen");
+    assert_eq!(nobody.code(), Code::Closed);
+    tcp.channel().tcp_listen(port, 16).expect("listening");
+    let new = world.connect((IPV4[1], PORT).into()).expect("connected");
+    tcp.channel().tcp_accept(port, Some(PATIENCE)).expect("accepted");
+    exchange(&old, app, 1000, 3);
+    drop(new);
 }
 
 /// What has happened, until it is what is looked for.

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use clearway_base::Prefix;
+use clearway_channel::control::OpenTcpPort;
 use clearway_channel::{
     Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes,
 };
@@ -180,7 +181,7 @@ struct Connection {
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     connections: IdMap<u64, Connection>,
-    ports: HashMap<TcpPortId, TcpPort>,
+    ports: HashMap<TcpPortId, Port>,
     /// Those of them that were taken for connecting, to whomever.
     own_ports: OwnPorts,
     /// Opened by peers, and not accepted.
@@ -193,6 +194,18 @@ pub(crate) struct Sockets {
     lost_ports: VecDeque<(TcpPortId, Code)>,
     /// Those that something has happened to.
     changed: VecDeque<TcpId>,
+}
+
+/// A port of the channel's.
+#[derive(Debug)]
+struct Port {
+    port: TcpPort,
+    /// As what it was asked for.
+    asked: OpenTcpPort,
+    /// It accepts connections.
+    is_listening: bool,
+    /// It has stopped accepting, and stays for the connections that were left.
+    is_left: bool,
 }
 
 /// An attempt to connect.

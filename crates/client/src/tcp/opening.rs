@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
 use clearway_channel::{Code, Command};
 
-use super::{Attempt, Connection, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, ended};
+use super::{
+    Attempt, Connection, Port, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, ended,
+};
 use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::session::unexpected;
 use crate::{Awaited, Channel, Error, Token};
@@ -33,7 +35,7 @@ impl Channel {
         let TcpPortOptions { shared, peers } = options;
         let mut open = OpenTcpPort { address, port, shared, peers };
         if port != 0 {
-            return self.tcp_open_port(&open);
+            return self.tcp_take_up_port(&open).map_or_else(|| self.tcp_open_port(&open), Ok);
         }
         // RFC 6056, section 3.3.1: simple port randomization.
         let (first, count) = (*DYNAMIC_PORTS.start(), DYNAMIC_PORTS.len() as u64);
@@ -54,11 +56,21 @@ impl Channel {
         match self.request(&Request::OpenTcpPort(open.clone()))? {
             Reply::TcpPortOpened(opened) => {
                 let port = TcpPort { id: TcpPortId(opened.number), address: opened.address };
-                self.tcp.ports.insert(port.id, port);
+                let asked = open.clone();
+                let had = Port { port, asked, is_listening: false, is_left: false };
+                self.tcp.ports.insert(port.id, had);
                 Ok(port)
             }
             reply => Err(unexpected(&reply)),
         }
+    }
+
+    /// A port of the channel's at this place that has stopped accepting: its connections go on.
+    fn tcp_take_up_port(&mut self, open: &OpenTcpPort) -> Option<TcpPort> {
+        let mut ports = self.tcp.ports.values_mut();
+        let left = ports.find(|had| had.is_left && had.asked == *open)?;
+        left.is_left = false;
+        Some(left.port)
     }
 
     /// Gives a port back. Connections that are left there are reset.
@@ -75,17 +87,25 @@ impl Channel {
     pub fn tcp_listen(&mut self, port: TcpPortId, backlog: u32) -> Result<(), Error> {
         self.make_room_for_command()?;
         self.submit(&Command::TcpListen { port: port.0, backlog });
+        if let Some(had) = self.tcp.ports.get_mut(&port) {
+            had.is_listening = backlog > 0;
+        }
         Ok(())
     }
 
     /// Stops accepting at a port: connections that nobody has accepted are reset. If none are left,
-    /// the port is given back; else it stays the app's for them.
+    /// the port is given back; else it stays the app's for them, which may take it as before
+    /// ([`tcp_bind`](Self::tcp_bind)) and listen there again.
     pub fn tcp_unlisten(&mut self, port: TcpPortId) -> Result<(), Error> {
         self.tcp_refuse_waiting(port);
-        match self.tcp_count_at(port) {
-            0 => self.tcp_close_port(port),
-            _ => self.tcp_listen(port, 0),
+        if self.tcp_count_at(port) == 0 {
+            return self.tcp_close_port(port);
         }
+        self.tcp_listen(port, 0)?;
+        if let Some(had) = self.tcp.ports.get_mut(&port) {
+            had.is_left = true;
+        }
+        Ok(())
     }
 
     /// The next connection that a peer has opened to a port.
@@ -96,24 +116,25 @@ impl Channel {
     ) -> Result<(TcpId, SocketAddr), Error> {
         self.wait_for(timeout, Awaited::Peer, |channel| {
             channel.gather()?;
-            channel.tcp_check_port(port)?;
+            let is_listening = channel.tcp_port(port)?.is_listening;
             let mut accepted = channel.tcp.accepted.iter();
-            let Some(at) = accepted.position(|(at, _)| *at == port) else { return Ok(None) };
+            let Some(at) = accepted.position(|(at, _)| *at == port) else {
+                return if is_listening { Ok(None) } else { Err(does_not_listen(port)) };
+            };
             let found = channel.tcp.accepted.remove(at).map(|(_, id)| id);
             Ok(found.and_then(|id| Some((id, channel.tcp.find(id)?.peer))))
         })
     }
 
-    /// An error if a port is not the app's, or not any more.
-    fn tcp_check_port(&self, port: TcpPortId) -> Result<(), Error> {
-        if self.tcp.ports.contains_key(&port) {
-            return Ok(());
-        }
-        let message = format!(
-            "TCP port {} is not open: it was closed, or never opened; open it again",
-            port.0
-        );
-        Err(Error::Declined { code: Code::Closed, message })
+    /// A port; an error if it is not the app's, or not any more.
+    fn tcp_port(&self, port: TcpPortId) -> Result<&Port, Error> {
+        self.tcp.ports.get(&port).ok_or_else(|| {
+            let message = format!(
+                "TCP port number {} is not open: it was closed, or never opened; open it again",
+                port.0
+            );
+            Error::Declined { code: Code::Closed, message }
+        })
     }
 
     /// Opens a connection from a port of the app's, or from one that is free: the channel keeps
@@ -188,6 +209,9 @@ impl Channel {
     ) -> Result<Token, Error> {
         check_peer(peer)?;
         self.make_room_for_command()?;
+        if let Some(port) = port {
+            self.tcp_port(port)?;
+        }
         let is_own_port = port.is_none();
         let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
         self.token_next += 1;
@@ -216,7 +240,7 @@ impl Channel {
         local: IpAddr,
         peer: SocketAddr,
     ) {
-        let Some(number) = self.tcp.ports.get(&port).map(|port| port.address.port()) else {
+        let Some(number) = self.tcp.ports.get(&port).map(|had| had.port.address.port()) else {
             return self.tcp_refuse(id);
         };
         let local = SocketAddr::new(local, number);
@@ -306,4 +330,14 @@ impl Channel {
         let code = self.tcp.find(id)?.end?;
         Some(ended(id, code))
     }
+}
+
+/// Nobody will ever come to a port.
+fn does_not_listen(port: TcpPortId) -> Error {
+    let message = format!(
+        "TCP port number {} accepts no connections: it does not listen, or not any more; listen \
+         there first",
+        port.0
+    );
+    Error::Declined { code: Code::Closed, message }
 }

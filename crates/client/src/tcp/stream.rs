@@ -22,7 +22,8 @@ pub struct Tcp {
     channel: Rc<RefCell<Channel>>,
 }
 
-/// A port at which peers connect. Dropping it gives up the port, unless connections are left there.
+/// A port at which peers connect. Dropping it gives up the port, unless connections are left there:
+/// then it stays the channel's for them, which may listen there again.
 #[derive(Debug)]
 pub struct TcpListener {
     tcp: Tcp,
