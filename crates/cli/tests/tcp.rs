@@ -368,6 +368,47 @@ fn who_has_left_leaves_the_port_behind() {
     assert!(begun.elapsed() < Duration::from_secs(8));
 }
 
+/// Waits until the daemon has told something that the library has not taken yet.
+fn told(channel: &mut client::Channel) {
+    eventually("something is told", || {
+        let is_quiet = channel.arm();
+        channel.disarm();
+        !is_quiet
+    });
+}
+
+/// Bytes that no call has looked at are unread like others (RFC 9293, section 3.6.1).
+#[test]
+fn who_closes_without_looking_resets() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+    let (app, _) = listener.accept().expect("accepted");
+    kernel.write_all(b"unread").expect("written");
+    told(&mut tcp.channel());
+    drop(app);
+    let error = kernel.read(&mut [0]).expect_err("a reset");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+/// Who only sends hears of the end soon, and not when no more is taken.
+#[test]
+fn who_only_sends_hears_of_a_reset() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+    let (mut app, _) = listener.accept().expect("accepted");
+    rustix::net::sockopt::set_socket_linger(&kernel, Some(Duration::ZERO)).expect("no lingering");
+    drop(kernel);
+    told(&mut tcp.channel());
+    let error = (0..16).find_map(|_| app.write(b"a line").err()).expect("it has ended");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
 /// Connections outlive their listener, and the port is there for the next one. Nobody waits for
 /// connections that never come.
 #[test]

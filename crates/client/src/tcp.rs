@@ -407,6 +407,8 @@ impl Channel {
     /// Lets go of a connection: what was sent still arrives. If something has come that was not
     /// received, the peer gets a reset (RFC 9293, section 3.6.1).
     pub fn tcp_close(&mut self, id: TcpId) -> Result<(), Error> {
+        // What has come may still be in the ring. If the daemon is gone, there is nobody to tell.
+        let _ = self.gather();
         let has_unread =
             self.tcp.find_open(id).is_some_and(|connection| !connection.received.is_empty());
         self.tcp_end(id, has_unread)

@@ -11,6 +11,10 @@ use crate::{Awaited, Channel, Code, Error, SendBuffer};
 /// free.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
+/// Who only sends looks at what the daemon has to say once in so many sends, while none of them is
+/// known to be finished: else it would hear of the connection's end only when it may send no more.
+const SENDS_BEFORE_LOOKING: usize = 16;
+
 impl Channel {
     /// Sends some of `bytes`, at least one if there are any; waits for room. Returns how many.
     pub fn tcp_send(
@@ -120,7 +124,10 @@ impl Channel {
     /// Whether a connection that is open has sent less than it may, after what the daemon has to
     /// say of that.
     fn tcp_may_send(&mut self, id: TcpId) -> Result<bool, Error> {
-        if self.tcp_sending(id)?.takes_bytes() {
+        let connection = self.tcp_sending(id)?;
+        let is_to_look =
+            connection.outstanding.len() % SENDS_BEFORE_LOOKING == SENDS_BEFORE_LOOKING - 1;
+        if connection.takes_bytes() && !is_to_look {
             return Ok(true);
         }
         self.gather()?;
