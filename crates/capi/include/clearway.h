@@ -1222,9 +1222,9 @@ int clearway_attach(const char *app,
  * Attaches a channel again whose daemon has gone (CLEARWAY_ENDED_CHANNEL): waits up to
  * `timeout_ns` for a daemon, listens again on all ports, and connects again to all peers to whom
  * the app had connected. Stores in `list`, which has room for `capacity`, what has become of the
- * connections, oldest first. Descriptor and options stay the same; virtual interfaces and
- * messages that were not received are lost. Returns how many connections there were, or a negative
- * error code; then the channel is as before.
+ * connections, oldest first. Descriptor and options stay the same; virtual interfaces, all of TCP,
+ * and messages that were not received are lost. Returns how many connections there were, or a
+ * negative error code; then the channel is as before.
  */
 int clearway_reattach(struct clearway_channel *channel,
                       int64_t timeout_ns,

@@ -197,9 +197,9 @@ pub struct clearway_reconnected {
 /// Attaches a channel again whose daemon has gone (CLEARWAY_ENDED_CHANNEL): waits up to
 /// `timeout_ns` for a daemon, listens again on all ports, and connects again to all peers to whom
 /// the app had connected. Stores in `list`, which has room for `capacity`, what has become of the
-/// connections, oldest first. Descriptor and options stay the same; virtual interfaces and
-/// messages that were not received are lost. Returns how many connections there were, or a negative
-/// error code; then the channel is as before.
+/// connections, oldest first. Descriptor and options stay the same; virtual interfaces, all of TCP,
+/// and messages that were not received are lost. Returns how many connections there were, or a
+/// negative error code; then the channel is as before.
 ///
 /// # Safety
 /// `channel` is NULL or valid; `list` points to `capacity` places, or is NULL and that is 0.

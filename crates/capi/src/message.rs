@@ -320,11 +320,14 @@ pub(crate) fn filled(
     held: &mut Held,
 ) -> Result<SendBuffer, Error> {
     let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
+    let is_gone = || pointer::invalid("writable was sent or discarded, or is of another channel");
+    // Until nothing is wrong it stays the app's.
+    let Some(Value::Buffer(_)) = held.find(&writable.reserved) else { return Err(is_gone()) };
     if length > writable.length {
         return Err(pointer::invalid("length is larger than the buffer"));
     }
     let Some(Value::Buffer(mut buffer)) = held.take(&writable.take()) else {
-        return Err(pointer::invalid("writable is empty, or of another channel"));
+        return Err(is_gone());
     };
     buffer.truncate(length);
     Ok(buffer)

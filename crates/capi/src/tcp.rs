@@ -4,8 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null;
 
 use clearway_client::{
-    Code, ConnectionId, Error, ListenAddress, TcpId, TcpOption, TcpPortId, TcpPortOptions,
-    TcpReady, ToPeers,
+    Error, ListenAddress, TcpId, TcpOption, TcpPortId, TcpPortOptions, TcpReady, ToPeers,
 };
 
 use crate::attach::clearway_channel;
@@ -535,8 +534,9 @@ pub unsafe extern "C" fn clearway_tcp_addresses(
     call_int(|| {
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
-        let found = channel.tcp_addresses(TcpId::from_u64(connection));
-        let (here, there) = found.ok_or_else(|| is_not_open(connection))?;
+        let connection = TcpId::from_u64(connection);
+        let found = channel.tcp_addresses(connection);
+        let (here, there) = found.ok_or(Error::TcpNotOpen { connection })?;
         // SAFETY: the caller's promise.
         unsafe { pointer::store(local, here.into()) };
         // SAFETY: the caller's promise.
@@ -559,8 +559,9 @@ pub unsafe extern "C" fn clearway_tcp_ready(
     call(|| {
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
-        let ready = channel.tcp_ready(TcpId::from_u64(connection));
-        Ok(bits(ready.ok_or_else(|| is_not_open(connection))?).into())
+        let connection = TcpId::from_u64(connection);
+        let ready = channel.tcp_ready(connection);
+        Ok(bits(ready.ok_or(Error::TcpNotOpen { connection })?).into())
     }) as c_int
 }
 
@@ -593,8 +594,4 @@ pub(crate) fn bits(ready: TcpReady) -> u32 {
     .into_iter()
     .filter(|(is_so, _)| *is_so)
     .fold(0, |bits, (_, bit)| bits | bit as u32)
-}
-
-fn is_not_open(connection: u64) -> Error {
-    Error::Connection { connection: ConnectionId::from_u64(connection), code: Code::Closed }
 }

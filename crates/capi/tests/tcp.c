@@ -190,6 +190,21 @@ static void events_tell_of_attempts(const char *host, uint16_t port, uint16_t cl
     CHECK(clearway_tcp_ready(channel, connection) == CLEARWAY_CLOSED);
 }
 
+/* A buffer that is sent by another channel stays the app's. */
+static void a_buffer_is_of_one_channel(uint64_t connection) {
+    clearway_options options = {.size = sizeof options, .socket = socket_path};
+    clearway_channel *second;
+    clearway_writable writable;
+    CHECK(clearway_attach("second", &options, &second) == 0);
+    CHECK(clearway_send_buffer(channel, 100, 0, &writable) == 0);
+    CHECK(clearway_tcp_send_buf(second, connection, &writable, 5, 0, 0) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "of another channel"));
+    CHECK(clearway_tcp_send_buf(channel, connection, &writable, 5, 0, SECONDS(20)) == 0);
+    CHECK(clearway_tcp_send_buf(channel, connection, &writable, 5, 0, 0) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "was sent"));
+    CHECK(clearway_detach(second, 0) == 0);
+}
+
 /* Two channels that both want it have one port. */
 static void port_is_shared(uint16_t port) {
     uint32_t listener, other;
@@ -260,6 +275,7 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(clearway_tcp_linger(channel, connection, SECONDS(20)) == 0);
     CHECK(clearway_tcp_close(channel, connection) == CLEARWAY_CLOSED);
     connection = connect_to(host, port);
+    a_buffer_is_of_one_channel(connection);
     send_buffer_is_bounded(connection);
     CHECK(clearway_tcp_abort(channel, connection) == 0);
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clearway_client::{self as client, Code, Event, Prefix, TcpId, TcpOption, TcpPortOptions};
 use support::kernel_peer::{SIZES, World, bytes, exchange, read_all, write_all};
-use support::veth::{IPV4, IPV6};
+use support::veth::{IPV4, IPV6, Veth};
 use support::{PATIENCE, eventually};
 
 const AF_PACKET: &str = "driver = \"af_packet\"";
@@ -409,6 +409,34 @@ fn who_only_sends_hears_of_a_reset() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
+/// What was said and acknowledged before both ends closed is no reason to complain.
+#[test]
+fn who_lingers_after_the_end_is_content() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+    let (mut app, _) = listener.accept().expect("accepted");
+    app.set_timeout(Some(PATIENCE));
+    app.write_all(b"goodbye").expect("written");
+    app.shutdown(Shutdown::Write).expect("its half");
+    let shut = app.write(b"more").expect_err("it has shut its half");
+    assert_eq!(shut.kind(), ErrorKind::BrokenPipe);
+    assert!(shut.to_string().contains("shutdown"), "{shut}");
+    kernel.read_to_end(&mut Vec::new()).expect("read");
+    drop(kernel);
+    eventually("both ends are closed", || {
+        let mut channel = tcp.channel();
+        while channel.tcp_next_ready().expect("a daemon").is_some() {}
+        channel.tcp_ready(app.id()).expect("the app has it").is_over
+    });
+    let id = app.id();
+    app.linger().expect("all has arrived");
+    let error = tcp.channel().tcp_close(id).expect_err("it is closed").to_string();
+    assert!(error.contains("the app has closed it"), "{error}");
+}
+
 /// Connections outlive their listener, and the port is there for the next one. Nobody waits for
 /// connections that never come.
 #[test]
@@ -434,6 +462,37 @@ fn a_port_is_listened_at_again() {
     tcp.channel().tcp_accept(port, Some(PATIENCE)).expect("accepted");
     exchange(&old, app, 1000, 3);
     drop(new);
+}
+
+/// Why there is no connection, in words that lead on.
+#[test]
+fn who_cannot_connect_is_told_what_to_do() {
+    let limits = "[policy.limits]\nconnections_per_channel = 1";
+    let Some(veth) = Veth::new() else { return };
+    let world = World::at(veth, &format!("driver = \"auto\"\n{limits}"));
+    let tcp = world.tcp();
+    let why = |peer: SocketAddr| {
+        let error = tcp.connect(peer, Some(PATIENCE)).expect_err("not there");
+        (error.code(), error.to_string())
+    };
+    for (peer, words) in [
+        ("127.0.0.1:80", "`clearway status`"),
+        ("[::1]:80", "`clearway status`"),
+        ("224.0.0.1:80", "a group's"),
+    ] {
+        let (code, text) = why(peer.parse().expect("an address"));
+        assert_eq!(code, Code::Unreachable);
+        assert!(text.contains(words), "{text}");
+    }
+    let (listener, address) = world.listen();
+    let _only = tcp.connect(address, Some(PATIENCE)).expect("connected");
+    let (code, text) = why(address);
+    assert_eq!(code, Code::Limit);
+    assert!(text.contains("connections_per_channel"), "{text}");
+    drop(listener);
+    let number = client::TcpPortId::from_u32(77);
+    let unknown = tcp.channel().tcp_connect(Some(number), address, None).expect_err("no such port");
+    assert!(unknown.to_string().contains("port number 77 is not open"), "{unknown}");
 }
 
 /// What has happened, until it is what is looked for.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clearway_channel::{Code, Corrupt, MEMBERS_MAX, NotShareable, OpenError};
 
 use crate::streams::{URGENCY_MAX, WEIGHT_MAX};
-use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, Unposted, VifId};
+use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, TcpId, Unposted, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum Error {
     /// A TCP connection could not be opened.
     #[error(
         "cannot connect to {} port {} by TCP (tried for {waited:.1?}): {}",
-        peer.ip(), peer.port(), why_not_tcp(*code)
+        peer.ip(), peer.port(), why_not_tcp(peer, *code)
     )]
     TcpConnect {
         /// Where to.
@@ -70,6 +70,24 @@ pub enum Error {
         connection: ConnectionId,
         /// Why.
         code: Code,
+    },
+    /// A TCP connection is not there: the app has closed it, or never had it on this channel.
+    #[error(
+        "TCP connection {connection} is not open on this channel: the app has closed it, or it is \
+         another channel's, or there never was one; name one that is open"
+    )]
+    TcpNotOpen {
+        /// Which.
+        connection: TcpId,
+    },
+    /// The app has closed its half of a TCP connection.
+    #[error(
+        "TCP connection {connection} takes no more bytes: the app has closed its half (shutdown); \
+         close that later, or open another connection"
+    )]
+    TcpShut {
+        /// Which.
+        connection: TcpId,
     },
     /// A virtual interface has ended, or was never open.
     #[error("virtual interface {vif} {}", fate(*code))]
@@ -266,6 +284,7 @@ impl Error {
             | Self::Refused { code, .. }
             | Self::Declined { code, .. }
             | Self::DaemonGone { code, .. } => *code,
+            Self::TcpNotOpen { .. } | Self::TcpShut { .. } => Code::Closed,
             Self::Operation { status } => code_of(*status),
             Self::Vector { cause, .. } => cause.code(),
             Self::CallRefused { .. } => Code::CallRefused,
@@ -317,14 +336,26 @@ fn why_not(peer: &SocketAddr, code: Code) -> String {
 }
 
 /// The same for TCP, which needs no daemon there.
-const fn why_not_tcp(code: Code) -> &'static str {
+fn why_not_tcp(peer: &SocketAddr, code: Code) -> &'static str {
     match code {
+        Code::Unreachable if peer.ip().is_loopback() || peer.ip().is_unspecified() => {
+            "that address stands for the kernel's own loopback, where Clearway is not; for this \
+             host, take one of its addresses in `clearway status`"
+        }
+        Code::Unreachable if peer.ip().is_multicast() => {
+            "that address is a group's, and TCP connects to one host; take its own address"
+        }
         Code::Unreachable => {
             "its host cannot be reached; check its address, the wire and the route"
         }
         Code::Lost => "its host does not answer; check whether it is up, and what firewalls drop",
         Code::AddressInUse => {
             "there is such a connection already, or was a minute ago; use another port"
+        }
+        Code::Limit => {
+            "the channel has as many connections as it may (connections_per_channel in \
+             [policy.limits] of the daemon's configuration), or too many attempts wait for their \
+             hosts' Ethernet addresses; close some, raise that, or attach another channel"
         }
         code => code.text(),
     }

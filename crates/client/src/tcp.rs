@@ -526,8 +526,8 @@ impl Channel {
 }
 
 /// A connection is not there, or not any more.
-fn is_not_open(id: TcpId) -> Error {
-    ended(id, Code::Closed)
+fn is_not_open(connection: TcpId) -> Error {
+    Error::TcpNotOpen { connection }
 }
 
 fn ended(id: TcpId, code: Code) -> Error {

@@ -107,7 +107,11 @@ impl Channel {
     /// time). An error says that it has not: in time, and then the daemon goes on with it, as after
     /// [`Channel::tcp_close`]; or ever, because the connection has ended.
     pub fn tcp_linger(&mut self, id: TcpId, timeout: Option<Duration>) -> Result<(), Error> {
-        let lingered = self.tcp_shutdown(id).and_then(|()| {
+        let shut = match self.tcp_shutdown(id) {
+            Err(Error::Connection { code: Code::Closed, .. }) => Ok(()), // all has arrived
+            shut => shut,
+        };
+        let lingered = shut.and_then(|()| {
             self.wait_for(timeout, Awaited::Delivery, |channel| {
                 channel.gather()?;
                 match channel.tcp_check(id) {
@@ -167,7 +171,7 @@ impl Channel {
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
         match connection.end {
             Some(code) => Err(ended(id, code)),
-            None if connection.is_shut => Err(ended(id, Code::Closed)),
+            None if connection.is_shut => Err(Error::TcpShut { connection: id }),
             None => Ok(connection),
         }
     }
