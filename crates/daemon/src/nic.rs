@@ -18,6 +18,7 @@ use clearway_nic::{Error, MacAddress, Queue};
 
 use crate::config::{Driver, Nic};
 use crate::opener::Means;
+pub(crate) use dpdk::is_built_in as dpdk_is_built_in;
 pub(crate) use follower::Follower;
 pub(crate) use tap::{attach, refuse_addresses_of_kernel};
 

@@ -16,10 +16,10 @@ use rustix::fs::{Access, access};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::{
-    Config, Driver, Interface, InterfaceDriver, Machine, MemifRole, Nic, Problem, Problems, Tap,
-    ThisMachine, XdpMode,
+    Config, Driver, Interface, InterfaceDriver, Machine, MemifRole, Network, Nic, Problem,
+    Problems, Tap, ThisMachine, XdpMode,
 };
-use crate::nic::refuse_addresses_of_kernel;
+use crate::nic::{dpdk_is_built_in, refuse_addresses_of_kernel};
 
 /// Drivers of the kernel that have no buffers to receive into, and so no zero-copy.
 const WITHOUT_ZERO_COPY: [&str; 8] =
@@ -34,6 +34,7 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
     found.file(control, Kind::Control);
     found.metrics(config);
     found.secrets(config, path);
+    found.limits(config);
     for nic in &config.nics {
         match &nic.driver {
             Driver::Memif(link) if !link.socket.starts_with('@') => {
@@ -49,7 +50,8 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
             }
             Driver::Interface(interface) => found.interface(nic, interface),
             Driver::Tap(device) => found.tap(nic, device),
-            Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => {}
+            Driver::Dpdk(device) => found.mend(dpdk_is_built_in(device)),
+            Driver::Memif(_) | Driver::Udp => {}
         }
     }
     found.finish(path)
@@ -172,6 +174,18 @@ impl Found {
         }
     }
 
+    /// What a user may have is checked with the text where all that there is stands in it.
+    fn limits(&mut self, config: &Config) {
+        let limits = &config.policy.limits;
+        let (one, all) = (limits.memory_per_user_bytes, limits.memory_total_bytes);
+        if one > all {
+            self.notes.push(format!(
+                "`memory_per_user_bytes = {one}` is never reached: all users together have half of \
+                 this machine's memory, {all} bytes, unless `memory_total_bytes` says otherwise"
+            ));
+        }
+    }
+
     /// An interface of the kernel that is not there yet will be waited for.
     fn interface(&mut self, nic: &Nic, interface: &Interface) {
         let Ok(facts) = Facts::of(&interface.name) else {
@@ -262,16 +276,17 @@ impl Found {
         if !nic.addresses.is_empty() || facts.addresses.is_empty() {
             return;
         }
-        let on_link = |gateway: IpAddr| {
-            let networks = facts
-                .addresses
-                .iter()
-                .map(|own| super::Network { address: own.address, prefix_bits: own.prefix_bits });
-            networks.into_iter().any(|network| network.on_link(gateway))
-        };
-        for gateway in nic.routes.iter().filter_map(|route| route.via).filter(|g| !on_link(*g)) {
-            let cause = format!("the gateway {gateway} is on no network of {}", facts.name);
-            self.add(cause, "name one that is, or give the interface an address there");
+        let own = facts.addresses.iter();
+        let own = own.map(|own| Network { address: own.address, prefix_bits: own.prefix_bits });
+        let own: Vec<Network> = own.collect();
+        for gateway in nic.routes.iter().filter_map(|route| route.via) {
+            if own.iter().any(|own| own.address == gateway) {
+                let cause = format!("the gateway {gateway} is an address of {} itself", facts.name);
+                self.add(cause, "name the router's address on its network");
+            } else if !own.iter().any(|own| own.on_link(gateway)) {
+                let cause = format!("the gateway {gateway} is on no network of {}", facts.name);
+                self.add(cause, "name one that is, or give the interface an address there");
+            }
         }
     }
 

@@ -203,7 +203,7 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             section.forbid(&ONLY_INTERFACE, WHY);
             section.forbid(&ONLY_MEMIF, WHY);
             section.forbid(&ONLY_DPDK, WHY);
-            section.forbid(&["queues", "vlan", "routes", "gateway"], WHY);
+            section.forbid(&["queues", "vlan", "routes", "gateway", "gateways"], WHY);
             Some(Driver::Udp)
         }
         Kind::Tap => {

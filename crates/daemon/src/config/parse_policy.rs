@@ -7,6 +7,9 @@ use clearway_engine::REGIONS_MAX;
 use super::reader::{Placed, Section};
 use super::{Limits, Machine, People, Policy, PortRule, machine, parse_vif};
 
+/// The kernel's `INVALID_UID` and `INVALID_GID`: no user and no group has it.
+const ID_OF_NOBODY: u32 = u32::MAX;
+
 pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy {
     let people = people(&mut section, machine);
     let port_rules = section.sections("ports", "[[policy.ports]]");
@@ -55,6 +58,14 @@ fn people(section: &mut Section<'_>, machine: &dyn Machine) -> People {
 
 fn id_of(section: &Section<'_>, what: &str, name: &Placed<String>, id: Option<u32>) -> Option<u32> {
     let id = name.value.parse().ok().or(id);
+    if id == Some(ID_OF_NOBODY) {
+        section.report(
+            &name.span,
+            format!("{ID_OF_NOBODY} is -1, which is the number of no {what}"),
+            format!("give the name or the number of a {what}"),
+        );
+        return None;
+    }
     if id.is_none() {
         section.report(
             &name.span,
@@ -112,25 +123,31 @@ fn limits(mut section: Section<'_>) -> Limits {
     const MANY: u64 = 1 << 20;
     let mut limits = machine::limits();
     let mut count = |key, value: &mut usize| {
-        if let Some(given) = section.integer(key, 1..=MANY) {
+        let given = section.integer(key, 1..=MANY);
+        if let Some(given) = &given {
             *value = given.value as usize;
         }
+        given
     };
     // What is not given follows upwards: a limit that another keeps out of reach would be none.
-    count("channels_per_user", &mut limits.channels_per_user);
+    let channels = count("channels_per_user", &mut limits.channels_per_user);
     limits.channels_total = limits.channels_total.max(4 * limits.channels_per_user);
     count("channels_total", &mut limits.channels_total);
     limits.sessions_per_user = limits.sessions_per_user.max(2 * limits.channels_per_user);
-    count("sessions_per_user", &mut limits.sessions_per_user);
+    let sessions = count("sessions_per_user", &mut limits.sessions_per_user);
     limits.sessions_total = limits.sessions_total.max(2 * limits.channels_total);
+    limits.sessions_total = limits.sessions_total.max(limits.sessions_per_user);
     count("sessions_total", &mut limits.sessions_total);
-    count("listeners_per_channel", &mut limits.listeners_per_channel);
+    let memories = count("memories_per_user", &mut limits.memories_per_user);
+    limits.memories_total = limits.memories_total.max(limits.memories_per_user);
     count("memories_total", &mut limits.memories_total);
-    count("memories_per_user", &mut limits.memories_per_user);
+    let vifs = count("vifs_per_user", &mut limits.vifs_per_user);
+    limits.vifs_total = limits.vifs_total.max(limits.vifs_per_user);
     count("vifs_total", &mut limits.vifs_total);
-    count("vifs_per_user", &mut limits.vifs_per_user);
+    count("listeners_per_channel", &mut limits.listeners_per_channel);
     count("patterns_per_user", &mut limits.patterns_per_user);
-    count("ports_per_vif", &mut limits.ports_per_vif);
+    let ports = count("ports_per_vif", &mut limits.ports_per_vif);
+    limits.ports_per_user = limits.ports_per_user.max(limits.ports_per_vif);
     count("ports_per_user", &mut limits.ports_per_user);
     if let Some(given) = section.integer("connections_per_channel", 1..=MANY) {
         limits.connections_per_channel = given.value as u32;
@@ -139,12 +156,40 @@ fn limits(mut section: Section<'_>) -> Limits {
         limits.regions_per_channel = given.value as u32;
     }
     let mut bytes = |key, value: &mut u64| {
-        if let Some(given) = section.integer(key, 1 << 20..=1 << 46) {
+        let given = section.integer(key, 1 << 20..=1 << 46);
+        if let Some(given) = &given {
             *value = given.value;
         }
+        given
     };
-    bytes("memory_per_user_bytes", &mut limits.memory_per_user_bytes);
-    bytes("memory_total_bytes", &mut limits.memory_total_bytes);
+    let memory = bytes("memory_per_user_bytes", &mut limits.memory_per_user_bytes);
+    let memory_total = bytes("memory_total_bytes", &mut limits.memory_total_bytes);
+    if memory.is_none() {
+        limits.memory_per_user_bytes = limits.memory_per_user_bytes.min(limits.memory_total_bytes);
+    }
+    // A total that is not given goes by the machine's memory, and one configuration may be that of
+    // many machines: `check` tells of it.
+    let memory = memory.filter(|_| memory_total.is_some());
+    let of_one_and_of_all = [
+        ("channels_per_user", channels, "channels_total", limits.channels_total as u64),
+        ("sessions_per_user", sessions, "sessions_total", limits.sessions_total as u64),
+        ("memories_per_user", memories, "memories_total", limits.memories_total as u64),
+        ("vifs_per_user", vifs, "vifs_total", limits.vifs_total as u64),
+        ("ports_per_vif", ports, "ports_per_user", limits.ports_per_user as u64),
+        ("memory_per_user_bytes", memory, "memory_total_bytes", limits.memory_total_bytes),
+    ];
+    for (one, given, all, of_all) in of_one_and_of_all {
+        if let Some(given) = given.filter(|given| given.value > of_all) {
+            section.report(
+                &given.span,
+                format!(
+                    "`{one} = {}` is above `{all} = {of_all}`, and is never reached",
+                    given.value
+                ),
+                format!("lower it, or raise `{all}`"),
+            );
+        }
+    }
     section.finish();
     limits
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use clearway_base::Prefix;
 use clearway_engine::ip::Route;
 
 use super::Network;
@@ -27,7 +28,12 @@ pub(super) fn routes(section: &mut Section<'_>, addresses: &[Placed<Network>]) -
 /// `gateway` takes one address; `gateways` several, of which those of one family are tried in their
 /// order.
 fn gateways(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<Route> {
-    let mut texts: Vec<Placed<String>> = section.string("gateway").into_iter().collect();
+    let one = section.string("gateway");
+    if let Some(one) = one.as_ref().filter(|_| section.has("gateways")) {
+        let cause = "`gateway` and `gateways` both say where the default route leads";
+        section.report(&one.span, cause, "name all in `gateways`, in the order of preference");
+    }
+    let mut texts: Vec<Placed<String>> = one.into_iter().collect();
     texts.extend(section.strings("gateways", false));
     let gateways = texts.into_iter().filter_map(|text| gateway(section, &text, addresses));
     gateways.map(Route::default_via).collect()
@@ -70,9 +76,15 @@ fn network(section: &Section<'_>, text: &Placed<String>) -> Option<Network> {
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
         (prefix_bits <= bits_max).then_some(Network { address, prefix_bits })
     });
-    if parsed.is_none() {
+    let Some(network) = parsed else {
         let cause = format!("\"{}\" is not a network with its prefix", text.value);
         section.report(&text.span, cause, "write it as in \"10.1.0.0/16\" or \"::/0\"");
+        return None;
+    };
+    let prefix = Prefix::new(network.address, network.prefix_bits);
+    if prefix.address() != network.address {
+        let cause = format!("\"{network}\" is no network: it has bits set after its prefix");
+        section.report(&text.span, cause, format!("write \"{prefix}\", or a longer prefix"));
     }
     parsed
 }
@@ -88,6 +100,10 @@ fn gateway(
         section.report(&text.span, cause, remedy);
         return None;
     };
+    if addresses.iter().any(|own| own.value.address == gateway) {
+        let cause = format!("the gateway {gateway} is one of this host's own `addresses`");
+        section.report(&text.span, cause, "name the router's address on this link");
+    }
     let reachable = addresses.iter().any(|network| network.value.on_link(gateway));
     if !addresses.is_empty() && !reachable && !is_link_local(gateway) {
         section.report(

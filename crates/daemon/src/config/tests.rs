@@ -105,6 +105,13 @@ fn limits_that_are_not_given_follow_the_one_that_is() {
     assert_eq!(many.sessions_total, 40_000);
     let given = limits("channels_per_user = 5000\nchannels_total = 6000\nsessions_total = 7");
     assert_eq!((given.channels_total, given.sessions_total), (6000, 7));
+    let others = limits("vifs_per_user = 20000\nmemories_per_user = 9000\nports_per_vif = 2000");
+    let totals = (others.vifs_total, others.memories_total, others.ports_per_user);
+    assert_eq!(totals, (20_000, 9000, 2000));
+    let sessions = limits("sessions_per_user = 100000");
+    assert_eq!(sessions.sessions_total, 100_000);
+    let total = limits("memory_total_bytes = 1048576");
+    assert_eq!(total.memory_per_user_bytes, 1 << 20);
     let few = limits("channels_per_user = 1");
     assert_eq!(few, Limits { channels_per_user: 1, ..machine::limits() });
 }
@@ -142,6 +149,7 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
     let memif = |extra: &str| format!("{MEMIF}{extra}");
     let dpdk = |extra: &str| format!("{DPDK}{extra}");
     let vif = |extra: &str| nic(&format!("\n[[policy.vif]]\n{extra}"));
+    let limits = |keys: &str| nic(&format!("[policy.limits]\n{keys}"));
     let cases: &[(String, usize, &str, &str)] = &[
         (String::new(), 1, "no [[nic]]", "add one"),
         ("[[nic]\n".into(), 1, "not TOML", "toml.io"),
@@ -206,6 +214,27 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (memif("routes = [{ via = \"10.0.0.2\" }]\n"), 6, "no `to`", "10.1.0.0/16"),
         (memif("routes = [{ to = \"::/0\", via = \"10.0.0.2\" }]\n"), 6, "family", "same"),
         (memif("routes = [{ to = \"10.1.0.0\", via = \"10.0.0.2\" }]\n"), 6, "network", "/16"),
+        (
+            memif("routes = [{ to = \"10.1.2.3/16\", via = \"10.0.0.2\" }]\n"),
+            6,
+            "\"10.1.2.3/16\" is no network",
+            "\"10.1.0.0/16\"",
+        ),
+        (
+            memif("routes = [{ to = \"fd00:1::1/32\", via = \"fe80::2\" }]\n"),
+            6,
+            "\"fd00:1::1/32\" is no network",
+            "\"fd00:1::/32\"",
+        ),
+        (memif("gateway = \"10.0.0.1\"\n"), 6, "10.0.0.1 is one of this host's own", "router"),
+        (memif("gateways = [\"10.0.0.1\"]\n"), 6, "10.0.0.1 is one of this host's own", "router"),
+        (
+            memif("gateways = [\"10.0.0.2\"]\ngateway = \"10.0.0.3\"\n"),
+            7,
+            "`gateway` and `gateways`",
+            "name all in `gateways`",
+        ),
+        (format!("{UDP}gateways = [\"10.0.0.1\"]\n"), 3, "`gateways` has no meaning", "remove"),
         ("[[nic]]\ndriver = \"memif\"\n".into(), 1, "no `socket`", "add `socket"),
         (memif("interface = \"eth0\"\n"), 6, "`interface` has no meaning", "remove"),
         (memif("id = 4294967296\n"), 6, "out of range", "4294967295"),
@@ -240,6 +269,30 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (nic("[policy.limits]\nvifs_total = 0\n"), 4, "out of range", "from 1"),
         (nic("[policy.limits]\nchannels_total = 0\n"), 4, "out of range", "from 1"),
         (nic("[policy.limits]\nmemory_total_bytes = 1\n"), 4, "out of range", "from"),
+        (
+            nic("[policy]\nusers = [4294967295]\n"),
+            4,
+            "4294967295 is -1, which is the number of no user",
+            "name",
+        ),
+        (nic("[policy]\ngroups = [4294967295]\n"), 4, "the number of no group", "name"),
+        (nic("[policy]\nusers = [4294967296]\n"), 4, "no user \"4294967296\"", "create"),
+        (
+            limits("channels_total = 10\nchannels_per_user = 11\n"),
+            5,
+            "`channels_per_user = 11` is above `channels_total = 10`",
+            "raise `channels_total`",
+        ),
+        (limits("sessions_per_user = 11\nsessions_total = 10\n"), 4, "above", "lower"),
+        (limits("memories_per_user = 11\nmemories_total = 10\n"), 4, "above", "lower"),
+        (limits("vifs_per_user = 11\nvifs_total = 10\n"), 4, "above", "lower"),
+        (limits("ports_per_vif = 11\nports_per_user = 10\n"), 4, "above", "lower"),
+        (
+            limits("memory_per_user_bytes = 2097152\nmemory_total_bytes = 1048576\n"),
+            4,
+            "`memory_per_user_bytes = 2097152` is above `memory_total_bytes = 1048576`",
+            "raise `memory_total_bytes`",
+        ),
         (format!("udp_port = 0\n{ETHERNET}"), 1, "out of range", "65535"),
         (format!("udp_port = \"x\"\n{ETHERNET}"), 1, "is string", "whole number"),
     ];
@@ -314,6 +367,62 @@ fn missing_file_says_what_to_do() {
     let shown = problems.to_string();
     assert!(shown.contains("/nonexistent/clearway.toml: cannot read it"), "{shown}");
     assert!(shown.contains("--config"), "{shown}");
+}
+
+/// What `--check` says of a NIC at the loopback, which every machine has.
+fn checked(nic: Nic, limits: Limits) -> Result<Vec<String>, Problems> {
+    let socket = std::env::temp_dir().join("clearway-config-checked.sock");
+    let policy = Policy { limits, ..Policy::default() };
+    let config =
+        Config { control: Control { socket }, nics: vec![nic], policy, ..Config::default() };
+    check(&config, Path::new("test.toml"))
+}
+
+fn loopback() -> Nic {
+    let interface = Interface {
+        name: "lo".to_owned(),
+        driver: InterfaceDriver::Auto,
+        mode: XdpMode::Auto,
+        queues: None,
+        super_frames: None,
+    };
+    Nic::new("lo", Driver::Interface(interface), Vec::new())
+}
+
+#[test]
+fn check_finds_a_gateway_that_is_the_interface_itself() {
+    let via = |gateway: &str| {
+        let routes = vec![Route::default_via(gateway.parse().expect("an address"))];
+        checked(Nic { routes, ..loopback() }, Limits::default())
+    };
+    let problems = via("127.0.0.1").expect_err("itself").to_string();
+    assert!(problems.contains("127.0.0.1 is an address of lo itself"), "{problems}");
+    assert!(problems.contains("the router's address"), "{problems}");
+    assert_eq!(via("127.0.0.2"), Ok(Vec::new()));
+    let problems = via("192.0.2.1").expect_err("elsewhere").to_string();
+    assert!(problems.contains("192.0.2.1 is on no network of lo"), "{problems}");
+}
+
+/// The total goes by the machine, so the same configuration is right on a larger one.
+#[test]
+fn check_tells_of_a_limit_that_this_machine_keeps_out_of_reach() {
+    let limits = read(&format!("{MEMIF}[policy.limits]\nmemory_per_user_bytes = 70368744177664\n"))
+        .expect("valid on some machine")
+        .policy
+        .limits;
+    let notes = checked(loopback(), limits).expect("valid here");
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.contains("`memory_per_user_bytes = 70368744177664` is never reached"), "{note}");
+}
+
+/// It would not start.
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn check_finds_a_driver_that_is_not_built_in() {
+    let nics = read(DPDK).expect("valid where there is DPDK").nics;
+    let problems = checked(nics[0].clone(), Limits::default()).expect_err("refused").to_string();
+    assert!(problems.contains("net_null0: this clearway was built without DPDK"), "{problems}");
+    assert!(problems.contains("or choose another driver"), "{problems}");
 }
 
 #[test]

@@ -27,9 +27,18 @@ pub(super) fn open(nic: &Nic, dpdk: &Dpdk) -> Result<OpenNic, Error> {
 
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn open(_: &Nic, dpdk: &Dpdk) -> Result<OpenNic, Error> {
-    Err(Error::Invalid(format!(
+    Err(without_driver(dpdk))
+}
+
+/// An error if this program was built without the driver.
+pub(crate) fn is_built_in(dpdk: &Dpdk) -> Result<(), Error> {
+    if cfg!(feature = "dpdk") { Ok(()) } else { Err(without_driver(dpdk)) }
+}
+
+fn without_driver(dpdk: &Dpdk) -> Error {
+    Error::Invalid(format!(
         "{}: this clearway was built without DPDK. Build it with `cargo build --release --features \
          dpdk` (needs libdpdk 22.11 or newer), or choose another driver",
         dpdk.name()
-    )))
+    ))
 }
