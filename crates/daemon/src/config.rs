@@ -24,7 +24,7 @@ use std::time::Duration;
 pub use change::{Change, NicChange};
 pub use check::check;
 pub use machine::{Machine, RecordedMachine, Recorder, ThisMachine};
-pub use parse::{parse, read};
+pub use parse::{parse, read, read_file};
 pub use parse_nic::{mac, memif_socket};
 pub use problem::{Problem, Problems};
 
@@ -294,16 +294,12 @@ impl Config {
 
     /// Reads and checks a file. All problems are reported at once.
     pub fn load(path: &Path) -> Result<Self, Problems> {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Problems::file(
-                &name,
-                format!("cannot read it: {error}"),
-                "give the path of a configuration with --config; clearway.toml in the source tree \
-                 is a commented example",
-            )
-        })?;
-        parse(&text, &name, &ThisMachine)
+        let text = read_file(
+            path,
+            "give the path of a configuration with --config; clearway.toml in the source tree is a \
+             commented example",
+        )?;
+        parse(&text, &path.display().to_string(), &ThisMachine)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clearway_daemon::config::reader::Section;
-use clearway_daemon::config::{Idle, MemifRole, Problems, mac, memif_socket, read};
+use clearway_daemon::config::{Idle, MemifRole, Problems, mac, memif_socket, read, read_file};
 use clearway_nic::MacAddress;
 use clearway_nic::fabric::{Bursts, Faults, Hash, Rate, RssOptions, SlowPath};
 
@@ -57,12 +57,8 @@ pub(super) struct FabricPort {
 impl Fabric {
     /// Reads and checks a file.
     pub(super) fn load(path: &Path) -> Result<Self, Problems> {
-        let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let cause = format!("cannot be read: {error}");
-            Problems::file(&file, cause, "give the path of a file that you may read")
-        })?;
-        Self::parse(&text, &file)
+        let text = read_file(path, "give the path of a file that you may read")?;
+        Self::parse(&text, &path.display().to_string())
     }
 
     /// Checks what stands in a file; its name is only used in messages.

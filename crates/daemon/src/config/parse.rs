@@ -1,5 +1,7 @@
 //! From the text of a configuration to its values: the top level and the small sections.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use toml::de::DeTable;
@@ -17,6 +19,14 @@ pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Reads a configuration and checks it against the machine. `file` is only used in messages.
 pub fn parse(text: &str, file: &str, machine: &dyn Machine) -> Result<Config, Problems> {
     read(text, file, |root| top_level(root, machine))
+}
+
+/// The text of a file; `remedy` is what to do if it cannot be read.
+pub fn read_file(path: &Path, remedy: &str) -> Result<String, Problems> {
+    let file = path.display().to_string();
+    let bytes = fs::read(path)
+        .map_err(|error| Problems::file(&file, format!("cannot read it: {error}"), remedy))?;
+    String::from_utf8(bytes).map_err(|error| Problems::no_text(&file, &error))
 }
 
 /// Reads TOML, of which `top_level` takes the values. `file` is only used in messages.

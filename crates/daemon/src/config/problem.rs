@@ -32,6 +32,16 @@ impl Problems {
         let problem = Problem { line: 0, column: 0, cause, remedy: remedy.to_owned() };
         Self { file: file.to_owned(), list: vec![problem] }
     }
+
+    /// A file of bytes that are no text.
+    pub(super) fn no_text(file: &str, error: &std::string::FromUtf8Error) -> Self {
+        let up_to = error.utf8_error().valid_up_to();
+        let text = str::from_utf8(&error.as_bytes()[..up_to]).unwrap_or_default();
+        let (line, column) = place(text, up_to);
+        let cause = "this is not TOML: here are bytes that are not UTF-8".to_owned();
+        let remedy = "save the file as UTF-8, or write that character anew".to_owned();
+        Self { file: file.to_owned(), list: vec![Problem { line, column, cause, remedy }] }
+    }
 }
 
 impl fmt::Display for Problems {

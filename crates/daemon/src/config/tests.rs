@@ -425,6 +425,19 @@ fn check_finds_a_driver_that_is_not_built_in() {
     assert!(problems.contains("or choose another driver"), "{problems}");
 }
 
+/// An editor may have saved the file in another encoding: the path is right.
+#[test]
+fn a_file_that_is_not_utf_8_says_where_and_what_to_do() {
+    let path = std::env::temp_dir().join(format!("clearway-latin-1-{}", std::process::id()));
+    std::fs::write(&path, b"# f\xc3\xbcr\n# f\xfcr\n[[nic]]\n").expect("written");
+    let problems = Config::load(&path).expect_err("no text");
+    std::fs::remove_file(&path).expect("removed");
+    let [problem] = &problems.list[..] else { panic!("{problems}") };
+    assert_eq!((problem.line, problem.column), (2, 4), "{problems}");
+    assert!(problem.cause.contains("not UTF-8"), "{problems}");
+    assert!(problem.remedy.contains("save the file as UTF-8"), "{problems}");
+}
+
 #[test]
 fn on_link_compares_prefixes() {
     let network = |address: &str, prefix_bits| Network {
