@@ -3,13 +3,18 @@
 //! kernel's packet sockets. All in one test, since DPDK starts once per process. Needs the feature
 //! `dpdk`, and for those in namespaces root.
 
+#![allow(unsafe_code, reason = "a driver of DPDK is played")]
+
 mod conformance;
 mod offloads;
 mod testpmd;
 mod veth;
 
+use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use clearway_nic::dpdk::{self, Config, DpdkQueue};
 use clearway_nic::interface::{KernelSteering, Namespace, Steering};
@@ -20,6 +25,8 @@ use veth::{INTERFACE, IPV4, Veth, ip, wait_for_link};
 
 /// What packet sockets have.
 const FRAME_BYTES_MAX: usize = 1514;
+/// For what takes two seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn eal() -> Vec<String> {
     // Neither huge pages nor devices of this machine.
@@ -48,6 +55,7 @@ fn dpdk() {
     conforms();
     queues_on_threads_of_their_own();
     refusals_say_what_to_do();
+    closing_does_not_wait_for_a_driver_that_is_stuck();
 }
 
 fn conforms() {
@@ -176,4 +184,40 @@ fn refusals_say_what_to_do() {
     assert!(queues.contains("choose 1 to"), "{queues}");
     let zero = refusal(Config { device: "net_null\0".into(), ..null() });
     assert!(zero.contains("zero byte"), "{zero}");
+}
+
+/// A driver that waits for ever on DPDK's own thread would have kept the daemon from ending.
+fn closing_does_not_wait_for_a_driver_that_is_stuck() {
+    /// Who hears that the driver is stuck, and who tells it to go on.
+    type Stuck = (Sender<()>, Receiver<()>);
+
+    unsafe extern "C" {
+        fn rte_eal_alarm_set(
+            microseconds: u64,
+            callback: unsafe extern "C" fn(*mut c_void),
+            argument: *mut c_void,
+        ) -> c_int;
+    }
+    unsafe extern "C" fn wait(stuck: *mut c_void) {
+        // SAFETY: the box that was given away below, and DPDK calls once.
+        let (tell, go_on) = *unsafe { Box::from_raw(stuck.cast::<Stuck>()) };
+        let _ = tell.send(()); // who does not hear it has failed
+        let _ = go_on.recv();
+    }
+
+    let queue = open(&format!("net_null{}", fresh()));
+    let ((tell, is_stuck), (end, go_on)) = (channel(), channel());
+    let stuck: Box<Stuck> = Box::new((tell, go_on));
+    // SAFETY: DPDK runs, since a device is open, and the callback takes what it is given.
+    let outcome = unsafe { rte_eal_alarm_set(1, wait, Box::into_raw(stuck).cast()) };
+    assert_eq!(outcome, 0);
+    is_stuck.recv_timeout(PATIENCE).expect("DPDK's thread runs");
+    let (tell, is_closed) = channel();
+    std::thread::spawn(move || {
+        drop(queue);
+        let _ = tell.send(()); // who does not hear it has failed
+    });
+    let outcome = is_closed.recv_timeout(PATIENCE);
+    drop(end);
+    assert_eq!(outcome, Ok(()), "it waits for the driver");
 }

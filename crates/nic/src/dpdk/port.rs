@@ -218,11 +218,12 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: the queues are gone, since each holds the port; so nobody uses it. The pools are
-        // freed once the device has given its mbufs back.
-        unsafe {
-            sys::clearway_dpdk_close(self.number, self.made.into());
-            self.pools.iter().for_each(|pool| sys::clearway_dpdk_free_pool(*pool));
+        // SAFETY: the queues are gone, since each holds the port; so nobody uses it.
+        let is_closed = unsafe { sys::clearway_dpdk_close(self.number, self.made.into()) != 0 };
+        // A device that cannot be closed may write into its mbufs for as long as the process lives.
+        if is_closed {
+            // SAFETY: the device has given its mbufs back.
+            unsafe { self.pools.iter().for_each(|pool| sys::clearway_dpdk_free_pool(*pool)) };
         }
     }
 }

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 #include <rte_alarm.h>
+#include <rte_cycles.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -21,6 +22,8 @@
 #endif
 
 #define BURST_FRAMES 32
+/* For what takes microseconds where all is well. */
+#define SETTLE_SECONDS 2
 #define NAME_BYTES RTE_ETH_NAME_MAX_LEN
 
 /* Facts about a port that is there; struct rte_eth_dev_info changes too often to be mirrored. */
@@ -233,22 +236,33 @@ static void pass(void *passed)
 }
 
 /* Waits until DPDK's interrupt thread has done what it was doing. Devices such as net_memif tear
- * down a link there when the peer goes, without a lock against being closed meanwhile. */
-static void settle(void)
+ * down a link there when the peer goes, without a lock against being closed meanwhile. False if it
+ * is stuck: a driver may wait there for hardware that is gone. */
+static int settle(void)
 {
     int passed = 0;
+    uint64_t deadline = rte_get_timer_cycles() + SETTLE_SECONDS * rte_get_timer_hz();
     if (rte_eal_alarm_set(1, pass, &passed) != 0)
-        return;
-    while (!__atomic_load_n(&passed, __ATOMIC_ACQUIRE))
+        return 1;
+    while (!__atomic_load_n(&passed, __ATOMIC_ACQUIRE)) {
+        if (rte_get_timer_cycles() > deadline) {
+            /* Nobody writes to `passed` after this, which waits for `pass` and nothing else. */
+            rte_eal_alarm_cancel(pass, &passed);
+            return __atomic_load_n(&passed, __ATOMIC_ACQUIRE);
+        }
         sched_yield();
+    }
+    return 1;
 }
 
-/* Stops and closes a port, and removes its device if `remove`. */
-void clearway_dpdk_close(uint16_t port, int remove)
+/* Stops and closes a port, and removes its device if `remove`. False if that cannot be done beside
+ * the interrupt thread: then the port goes on as it is. */
+int clearway_dpdk_close(uint16_t port, int remove)
 {
     struct rte_eth_dev_info info;
     struct rte_device *device = NULL;
-    settle();
+    if (!settle())
+        return 0;
     if (remove && rte_eth_dev_info_get(port, &info) == 0)
         device = info.device;
     rte_eth_dev_stop(port);
@@ -256,6 +270,7 @@ void clearway_dpdk_close(uint16_t port, int remove)
         rte_dev_remove(device);
     else
         rte_eth_dev_close(port);
+    return 1;
 }
 
 int clearway_dpdk_link_is_up(uint16_t port)

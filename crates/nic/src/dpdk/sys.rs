@@ -123,7 +123,7 @@ unsafe extern "C" {
         pool: *mut Mempool,
     ) -> c_int;
     pub(super) fn clearway_dpdk_start(port: u16) -> c_int;
-    pub(super) fn clearway_dpdk_close(port: u16, remove: c_int);
+    pub(super) fn clearway_dpdk_close(port: u16, remove: c_int) -> c_int;
     pub(super) fn clearway_dpdk_link_is_up(port: u16) -> c_int;
     pub(super) fn clearway_dpdk_missed(port: u16) -> u64;
     pub(super) fn clearway_dpdk_receive(
