@@ -48,6 +48,8 @@ mod entry;
 pub mod exit;
 mod frame_refusal;
 mod layout;
+#[cfg(not(any(loom, miri)))]
+mod meminfo;
 #[cfg(not(loom))]
 mod memory;
 mod operation;
@@ -81,6 +83,8 @@ pub use layout::{
     OUTSTANDING_SENDS_MAX, POSTS_MAX, POSTS_PER_CONNECTION_MAX, RELEASES_PER_ENTRY,
     SMALL_MESSAGE_BYTES_MAX, Sizes, Understood, VersionMismatch, Versions,
 };
+#[cfg(not(any(loom, miri)))]
+pub use meminfo::Meminfo;
 #[cfg(not(any(loom, miri)))]
 pub use memory::NotShareable;
 #[cfg(not(loom))]

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use super::mapped::{daemon_seals, map};
 use super::{Bytes, Mapping};
 use crate::layout::PAGE_BYTES;
+use crate::meminfo::Meminfo;
 
 /// `HUGETLBFS_MAGIC` of linux/magic.h.
 const HUGETLBFS: i64 = 0x9584_58f6;
@@ -90,7 +91,7 @@ pub enum NotShareable {
 /// so that it is the app's memory that they count as.
 pub(crate) fn offer(fd: BorrowedFd<'_>) -> Result<Bytes, NotShareable> {
     // Where that cannot be read, the kernel finds out.
-    let room = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| room_in(&text));
+    let room = Meminfo::read().and_then(|told| told.room());
     offer_within(fd, room.unwrap_or(u64::MAX))
 }
 
@@ -166,15 +167,6 @@ fn size(fd: BorrowedFd<'_>) -> io::Result<u64> {
 fn filled(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // stat(2): "Number of 512 B blocks allocated".
     Ok(rustix::fs::fstat(fd)?.st_blocks.cast_unsigned() * 512)
-}
-
-/// Bytes that can be had without taking them from anybody, as proc_meminfo(5) has it: in kB.
-fn room_in(meminfo: &str) -> Option<u64> {
-    let of = |key: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some((of("MemAvailable")? + of("SwapFree").unwrap_or(0)) * 1024)
 }
 
 fn add_seals(fd: impl AsFd, seals: SealFlags) -> Result<(), NotShareable> {

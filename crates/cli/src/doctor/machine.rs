@@ -1,10 +1,10 @@
 //! The machine and this process: kernel, cores, memory, limits, privileges, a running daemon.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use clearway_channel::Meminfo;
 use clearway_daemon::config::{Config, Machine, ThisMachine};
 use clearway_daemon::text::escaped;
 use clearway_daemon::{Confinement, try_confinement};
@@ -98,9 +98,9 @@ fn ranges(cores: &[usize]) -> String {
 }
 
 fn memory() -> Finding {
-    let available = meminfo("MemAvailable").unwrap_or(0);
-    let text = format!("{} MiB available", available >> 10);
-    if available > 256 << 10 {
+    let available_kib = meminfo("MemAvailable");
+    let text = format!("{} MiB available", available_kib >> 10);
+    if available_kib > 256 << 10 {
         return Finding::good("memory", text);
     }
     Finding::limited(
@@ -110,11 +110,8 @@ fn memory() -> Finding {
     )
 }
 
-/// In KiB, as the kernel gives it.
-fn meminfo(key: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    line.split_whitespace().next()?.parse().ok()
+fn meminfo(key: &str) -> u64 {
+    Meminfo::read().and_then(|told| told.number(key)).unwrap_or(0)
 }
 
 fn privileges() -> Finding {
@@ -208,7 +205,7 @@ fn locked_memory() -> Finding {
 
 /// Clearway does not need them, and people ask.
 fn hugepages() -> Finding {
-    let pages = meminfo("HugePages_Total").unwrap_or(0);
+    let pages = meminfo("HugePages_Total");
     Finding::good("hugepages", format!("{pages} reserved; none are needed"))
 }
 

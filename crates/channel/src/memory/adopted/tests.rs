@@ -197,11 +197,3 @@ fn memory_that_the_machine_does_not_have_is_refused_before_a_page_is_made() {
     assert!(offer_within(fd.as_fd(), missing).is_ok());
     assert!(offer_within(fd.as_fd(), 0).is_ok(), "all of it is there");
 }
-
-#[test]
-fn room_is_what_the_machine_has_left_with_swap() {
-    let told = "MemTotal:       24683512 kB\nMemAvailable:     100 kB\nSwapFree:  28 kB\n";
-    assert_eq!(room_in(told), Some(128 * 1024));
-    assert_eq!(room_in("MemAvailable: 4 kB\n"), Some(4096));
-    assert_eq!(room_in("MemTotal: 4 kB\n"), None);
-}
