@@ -330,9 +330,10 @@ impl Channel {
     /// embedded in the app has timers to serve, and never lets it wait elsewhere.
     pub fn arm(&mut self) -> bool {
         self.submit_bursts();
-        let is_ring_full = self.is_ring_full();
+        self.look_for_ring_room();
+        let has_ring_room = self.ring_room_wanted == 0;
         let nothing_known = self.has_told_all() && self.gone.is_none();
-        self.end.arm() && nothing_known && !is_ring_full && !self.host.is_embedded()
+        self.end.arm() && nothing_known && has_ring_room && !self.host.is_embedded()
     }
 
     /// Ends what [`arm`](Self::arm) began.

@@ -70,7 +70,7 @@ impl Channel {
             return Ok(Event::Message(message));
         }
         self.wait_for(timeout, Awaited::Event, |channel| {
-            channel.is_ring_full();
+            channel.look_for_ring_room();
             if std::mem::take(&mut channel.has_room_again) {
                 return Ok(Some(Event::Writable));
             }

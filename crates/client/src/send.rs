@@ -271,14 +271,13 @@ impl Channel {
         Ok(done)
     }
 
-    /// The daemon does not say when it takes a command out of the ring: has it, since there was no
-    /// room? True if there is still none.
-    pub(crate) fn is_ring_full(&mut self) -> bool {
+    /// The daemon does not say when it takes a command out of the ring. If somebody wants room
+    /// there, looks whether there is some by now, and has it told (`Event::Writable`).
+    pub(crate) fn look_for_ring_room(&mut self) {
         if self.ring_room_wanted > 0 && self.end.has_room_for(self.ring_room_wanted) {
             (self.ring_room_wanted, self.wants_room) = (0, false);
             self.has_room_again = true;
         }
-        self.ring_room_wanted > 0
     }
 
     /// Waits until a command fits into the ring. The daemon empties it all the time.

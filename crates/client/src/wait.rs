@@ -247,7 +247,7 @@ impl Channel {
         if self.ring_room_wanted > 0 {
             // Nobody rings for room. If there is some by now, who waits for it looks before it
             // sleeps.
-            self.is_ring_full();
+            self.look_for_ring_room();
             std::thread::yield_now();
             return Ok(());
         }
