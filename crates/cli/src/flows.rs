@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::output::{Failure, print};
+use crate::owned::{list, omitted};
 use crate::units::nanoseconds;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,14 +22,18 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let status = Client::connect(arguments.socket.as_deref())?.status(PATIENCE)?;
-    let text = text(&status);
-    print(if text.is_empty() { "no connections\n" } else { &text })
+    print(&page(&status))
+}
+
+fn page(status: &Value) -> String {
+    let text = text(status) + &omitted(status, "flows");
+    if text.is_empty() { "no connections\n".to_owned() } else { text }
 }
 
 fn text(status: &Value) -> String {
     let mut text = String::new();
-    for engine in status["engines"].as_array().into_iter().flatten() {
-        for flow in engine["flows"].as_array().into_iter().flatten() {
+    for engine in list(status, "engines") {
+        for flow in list(engine, "flows") {
             let word = |key: &str| flow[key].as_str().unwrap_or("?");
             let tcp = &flow["tcp"];
             let local = tcp["local"].as_str().unwrap_or("-");
@@ -143,6 +148,15 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn what_did_not_fit_in_the_answer_is_told_of() {
+        assert_eq!(page(&json!({})), "no connections\n");
+        let flow = json!({ "path": "wire", "state": "open", "peer": "10.0.0.2:4000" });
+        let engines = json!([{ "engine": "eth0", "flows": [flow] }]);
+        let page = page(&json!({ "engines": engines, "flows_omitted": 7 }));
+        assert!(page.ends_with("\nand 7 more that did not fit in the answer\n"), "{page}");
     }
 
     #[test]

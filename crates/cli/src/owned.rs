@@ -28,6 +28,15 @@ pub(crate) fn owned(status: &Value, key: &str) -> Vec<Value> {
     found
 }
 
+/// A line of how many there are besides, of what stands under `key` at the engines, if there are
+/// any.
+pub(crate) fn omitted(status: &Value, key: &str) -> String {
+    match status[format!("{key}_omitted")].as_u64().unwrap_or(0) {
+        0 => String::new(),
+        count => format!("and {count} more that did not fit in the answer\n"),
+    }
+}
+
 /// What stands under `key`, if it is a list.
 pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::output::{Failure, lines, print, table};
-use crate::owned::{list, owned, show};
+use crate::owned::{list, omitted, owned, show};
 use crate::units::{bytes, count};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,15 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{:#}\n", Value::Array(regions)));
     }
-    print(&(text(&regions) + &omitted(&status)))
-}
-
-/// How many there are besides.
-fn omitted(status: &Value) -> String {
-    match status["regions_omitted"].as_u64().unwrap_or(0) {
-        0 => String::new(),
-        count => format!("and {count} more that did not fit in the answer\n"),
-    }
+    print(&(text(&regions) + &omitted(&status, "regions")))
 }
 
 fn text(regions: &[Value]) -> String {
@@ -104,8 +96,8 @@ mod tests {
             assert!(lines[1].contains(part), "{part} is missing in\n{text}");
         }
         assert!(lines[2].contains("nobody"), "{text}");
-        assert_eq!(omitted(&status()), "");
-        assert!(omitted(&json!({ "regions_omitted": 7 })).contains("7 more"));
+        assert_eq!(omitted(&status(), "regions"), "");
+        assert!(omitted(&json!({ "regions_omitted": 7 }), "regions").contains("7 more"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::output::{Failure, lines, print, table};
-use crate::owned::{list, owned, show};
+use crate::owned::{list, omitted, owned, show};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -27,15 +27,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{:#}\n", Value::Array(interfaces)));
     }
-    print(&(text(&interfaces) + &omitted(&status)))
-}
-
-/// How many there are besides.
-fn omitted(status: &Value) -> String {
-    match status["vifs_omitted"].as_u64().unwrap_or(0) {
-        0 => String::new(),
-        count => format!("and {count} more that did not fit in the answer\n"),
-    }
+    print(&(text(&interfaces) + &omitted(&status, "vifs")))
 }
 
 /// In the order of their numbers.
@@ -141,8 +133,8 @@ pub(super) mod tests {
             assert!(lines[1].contains(part), "{part} is missing in\n{text}");
         }
         assert!(lines[2].contains("sniff"));
-        assert_eq!(omitted(&status()), "");
-        assert!(omitted(&json!({ "vifs_omitted": 7 })).contains("7 more"));
+        assert_eq!(omitted(&status(), "vifs"), "");
+        assert!(omitted(&json!({ "vifs_omitted": 7 }), "vifs").contains("7 more"));
     }
 
     #[test]
