@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return scale::run(wanted);
     }
     let first = arguments.seed.unwrap_or_else(random_seed);
-    for seed in first..first.saturating_add(arguments.seeds) {
+    for seed in following(first, arguments.seeds) {
         let started = Instant::now();
         let mut shown = 0;
         let outcome = clearway_sim::run(&arguments.options(seed), &mut |percent| {
@@ -87,6 +87,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// So many seeds, of which there is one after the largest, too.
+fn following(first: u64, seeds: u64) -> impl Iterator<Item = u64> {
+    (0..seeds).map(move |number| first.wrapping_add(number))
 }
 
 fn text(arguments: &Arguments, summary: &Summary, started: Instant) -> Result<String, Failure> {
@@ -133,6 +138,26 @@ fn engines(text: &str) -> Result<usize, String> {
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if value > 0.0 && value <= 1e6 => Ok(value),
-        _ => Err("give a time above 0".to_owned()),
+        _ => Err("give a time above 0, and of 1000000 at most".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_seeds_are_run_as_are_asked_for() {
+        assert_eq!(following(7, 3).collect::<Vec<_>>(), [7, 8, 9]);
+        assert_eq!(following(u64::MAX, 2).collect::<Vec<_>>(), [u64::MAX, 0]);
+    }
+
+    #[test]
+    fn a_time_that_is_refused_says_which_are_not() {
+        assert_eq!(positive("0.5"), Ok(0.5));
+        for wrong in ["0", "-1", "NaN", "1000001", "x"] {
+            let refusal = positive(wrong).expect_err(wrong);
+            assert!(refusal.contains("above 0") && refusal.contains("1000000"), "{refusal}");
+        }
     }
 }
