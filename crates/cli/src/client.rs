@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use crate::output::Failure;
 
+/// A daemon that has not answered after that does not answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// A connection to a daemon.
 pub(crate) struct Client {
     socket: OwnedFd,

@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::output::{Failure, print};
 use crate::owned::{list, omitted};
 use crate::units::nanoseconds;
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

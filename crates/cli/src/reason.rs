@@ -12,6 +12,7 @@ use clearway_engine::UDP_PORT_DEFAULT;
 
 use crate::client::{Client, unexpected};
 use crate::output::Failure;
+use crate::owned::list;
 
 /// A neighbour is known to be silent after three seconds, and this host may be busy.
 const ANSWER_TIME: Duration = Duration::from_secs(6);
@@ -41,8 +42,7 @@ pub(crate) fn of_bench(socket: Option<&Path>, error: BenchError) -> Failure {
 fn is_here(socket: Option<&Path>, address: IpAddr) -> bool {
     let status = Client::connect(socket).and_then(|client| client.status(PATIENCE));
     let Ok(status) = status else { return false };
-    let engines = status["engines"].as_array().map_or(&[][..], Vec::as_slice);
-    let addresses = engines.iter().filter_map(|engine| engine["addresses"].as_array()).flatten();
+    let addresses = list(&status, "engines").iter().flat_map(|engine| list(engine, "addresses"));
     let hosts = addresses.filter_map(|network| network.as_str()?.split('/').next());
     hosts.filter_map(|host| host.parse::<IpAddr>().ok()).any(|own| own == address)
 }

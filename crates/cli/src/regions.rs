@@ -1,16 +1,13 @@
 //! `clearway regions`: what apps share by one-sided operations, with whom, and how much it is used.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::output::{Failure, lines, print, table};
 use crate::owned::{list, omitted, owned, show};
 use crate::units::{bytes, count};
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

@@ -1,18 +1,16 @@
 //! `clearway status`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clearway_daemon::text::escaped;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::explain;
 use crate::output::fit::{TERMINAL_COLUMNS, fit, wrapped};
 use crate::output::{Failure, lines, print, table};
+use crate::owned::list;
 use crate::units::{bytes, count, nanoseconds, percent};
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -381,10 +379,6 @@ fn shown(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut shown = table(titles);
     shown.add_rows(rows);
     lines(&shown)
-}
-
-fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
 fn field(value: &Value, key: &str) -> String {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use clearway_channel::Meminfo;
 use clearway_daemon::config::{Config, Machine, ThisMachine};
@@ -14,7 +13,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::Value;
 
 use super::Finding;
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 
 /// The helpers by which the eBPF program reads a frame wherever its headers are came with Linux
 /// 5.18.
@@ -25,9 +24,6 @@ const KERNEL_FOR_HIDING: (u32, u32) = (6, 6);
 const OPEN_FILES_WANTED: u64 = 1000;
 /// AF_XDP frame memory of four queues.
 const LOCKED_BYTES_WANTED: u64 = 64 << 20;
-
-/// How long a daemon may take to say how it is.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn findings(socket: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![

@@ -69,9 +69,8 @@ fn taken(characters: impl Iterator<Item = char>, width: usize) -> String {
     characters.take_while(fits).collect()
 }
 
-/// A paragraph in lines of `width` columns at most, the first with the blanks that it
-/// begins with, the others indented. A word that is
-/// longer than a line goes on in the next.
+/// A paragraph in lines of `width` columns at most, the first with the blanks that it begins with,
+/// the others indented. A word that is longer than a line goes on in the next.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let blanks = text.len() - text.trim_start().len();
     let (mut lines, mut line) = (Vec::new(), " ".repeat(blanks));

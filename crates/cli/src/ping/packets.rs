@@ -6,12 +6,9 @@ use std::time::Duration;
 use clearway_channel::control::{Ping, Pong, Refusal, Reply, Request};
 
 use super::Arguments;
-use crate::client::{Client, unexpected};
+use crate::client::{Client, PATIENCE, unexpected};
 use crate::output::Failure;
 use crate::stop::Stop;
-
-/// How much longer than it should the daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A request in work.
 pub(super) struct Packets {

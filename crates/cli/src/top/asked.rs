@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
 
 use clearway_daemon::text::escaped;
 use serde_json::Value;
@@ -10,10 +9,8 @@ use serde_json::Value;
 use super::Event;
 use super::rates::Rates;
 use super::table::{Cell, Table};
-use crate::client::Client;
-
-/// A daemon that does not answer is asked again after that.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::client::{Client, PATIENCE};
+use crate::owned::list;
 
 const APPS: &[&str] =
     &["app", "engine", "#user", "#process", "#conns", "#sent/s", "#recv/s", "#waits", "#pool"];
@@ -158,10 +155,6 @@ impl Asked {
     pub(super) fn flows(&self) -> Table {
         Table { columns: FLOWS, rows: self.flows.clone() }
     }
-}
-
-fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
 fn number(value: &Value, key: &str) -> u64 {

@@ -1,14 +1,11 @@
 //! `clearway vif close`: an administrator takes an interface away.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clearway_channel::control::{CloseVif, Reply, Request};
 
-use crate::client::{Client, unexpected};
+use crate::client::{Client, PATIENCE, unexpected};
 use crate::output::Failure;
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

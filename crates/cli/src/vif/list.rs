@@ -1,15 +1,12 @@
 //! `clearway vif list`, and what the daemon's status says of virtual interfaces.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::output::{Failure, lines, print, table};
 use crate::owned::{list, omitted, owned, show};
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

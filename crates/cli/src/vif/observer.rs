@@ -7,11 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::output::Failure;
 use crate::owned::{list, show};
 
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Apps that come and go are not asked for more often.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 

@@ -1,17 +1,14 @@
 //! `clearway vif show`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clearway_classify::Filter;
 use serde_json::Value;
 
 use super::list::{interfaces, refused};
-use crate::client::Client;
+use crate::client::{Client, PATIENCE};
 use crate::output::{Failure, print};
 use crate::owned::{list, show};
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
