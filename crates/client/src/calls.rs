@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message, Reattached};
-use books::{Books, Entry, Line};
+use books::{Books, Entry, Line, Unsent};
 use header::{HEADER_BYTES, Header, Kind};
 pub use outcome::{Answer, Outcome, Refusal};
 use outstanding::Outstanding;
@@ -488,10 +488,26 @@ impl Calls {
         let id = request.id();
         match self.books.enter(id, self.requests_max) {
             Entry::Taken => return Some(CallEvent::Asked(request)),
-            Entry::TooMany => tell_busy(channel, id),
+            Entry::TooMany => self.turn_away(channel, id),
             Entry::Twice => self.cut_off(channel, id.connection),
         }
         None
+    }
+
+    /// Refuses a request that is one too many. A refusal that finds no room is kept, as answers
+    /// are: else its caller would wait for ever.
+    #[cold]
+    fn turn_away(&mut self, channel: &mut Channel, request: RequestId) {
+        let connection = request.connection;
+        let is_next = self.books.line_of(connection) == Line::Empty;
+        let sent = match is_next && channel.has_share(connection) {
+            true => put_busy(channel, request),
+            false => Err(Error::WouldBlock),
+        };
+        // By any other error its connection has ended, and all its requests with it.
+        if matches!(sent, Err(Error::WouldBlock)) && !self.books.turn_away(request) {
+            self.cut_off(channel, connection);
+        }
     }
 
     /// The app hears of it only if it has heard of the request.
@@ -562,14 +578,18 @@ impl Calls {
         Ok(true)
     }
 
-    /// Sends answers that have found no room, one of each connection in turn, until none finds any.
-    /// The channel says when it is worth another try.
+    /// Sends answers and refusals that have found no room, one of each connection in turn, until
+    /// none finds any. The channel says when it is worth another try.
     fn send_unsent(&mut self, channel: &mut Channel) {
         let mut without_room = 0;
         while without_room < self.books.line() {
-            let Some((connection, answer)) = self.books.next_unsent() else { return };
-            let may_send = channel.has_share(connection);
-            if may_send && channel.try_send(connection, answer).is_ok() {
+            let Some((connection, unsent)) = self.books.next_unsent() else { return };
+            let sent = match unsent {
+                _ if !channel.has_share(connection) => Err(Error::WouldBlock),
+                Unsent::Answer(answer) => channel.try_send(connection, answer),
+                Unsent::Busy(number) => put_busy(channel, RequestId { connection, number }),
+            };
+            if sent.is_ok() {
                 self.books.next_is_sent(connection);
                 without_room = 0;
             } else {
@@ -631,14 +651,12 @@ fn put_later(
     })
 }
 
-/// A connection over which this cannot be sent has ended, or its peer waits in vain: it takes
-/// nothing either.
-#[cold]
-fn tell_busy(channel: &mut Channel, request: RequestId) {
+/// Refuses a request because too many are under way, as the library does by itself.
+fn put_busy(channel: &mut Channel, request: RequestId) -> Result<(), Error> {
     let kind = Kind::Refusal { reason: Refusal::BUSY.0 };
     let header = Header { number: request.number, kind };
     let text = b"too many requests of this connection are under way";
-    let _ = put_later(channel, request.connection, header, text);
+    put_later(channel, request.connection, header, text)
 }
 
 /// Tells the peer that nobody waits for an answer any more. It is a kindness: if there is no room

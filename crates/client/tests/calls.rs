@@ -259,6 +259,24 @@ fn too_many_requests_are_refused_as_busy() {
 }
 
 #[test]
+fn requests_that_are_too_many_are_refused_also_if_there_is_no_room_at_first() {
+    let mut world = World::new();
+    world.calls.set_requests_max(0);
+    let calls: Vec<_> = (0..10).map(|_| world.start(b"", None)).collect();
+    world.daemon.counters(); // which it tells when it has echoed them
+    let buffers: Vec<_> =
+        std::iter::from_fn(|| world.channel.send_buffer(1 << 10, NOW).ok()).collect();
+    let smaller: Vec<_> = std::iter::from_fn(|| world.channel.send_buffer(1, NOW).ok()).collect();
+    world.nothing_happens();
+    drop((buffers, smaller));
+    for call in calls {
+        let (refused, outcome) = world.next_outcome();
+        let Outcome::Refused { reason, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!((refused, reason), (call, Refusal::BUSY));
+    }
+}
+
+#[test]
 fn calls_end_with_their_connection() {
     let mut world = World::new();
     world.pause();

@@ -8,6 +8,10 @@ use super::numbers::Numbers;
 use crate::ConnectionId;
 use crate::connections::place_of;
 
+/// Requests of one connection that wait to be refused as too many, at most: as many as a peer that
+/// takes what it is told may make at once, and half a MiB for one that takes nothing.
+const TURNED_AWAY_MAX: usize = 1 << 16;
+
 /// What has become of a request that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
@@ -34,15 +38,34 @@ struct Asker {
     under_way: Numbers,
     /// Answers that have found no room, the first one first.
     unsent: VecDeque<(u64, Vec<u8>)>,
+    /// What it has asked beyond what it may, and has not been told of for want of room. No request
+    /// is under way for it.
+    turned_away: VecDeque<u64>,
     /// It has a place in the line, also if its answers were cancelled since.
     is_in_line: bool,
+}
+
+impl Asker {
+    fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty() || !self.turned_away.is_empty()
+    }
+}
+
+/// What waits for room to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsent<'a> {
+    /// The message of an answer.
+    Answer(&'a [u8]),
+    /// The refusal of the request with this number, of which there are too many.
+    Busy(u64),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Books {
     /// Each at the place of its connection, of which the channel has made sure that it is small.
     askers: Vec<Option<Box<Asker>>>,
-    /// Connections with unsent answers, in the order in which they are to have their turn.
+    /// Connections with unsent answers or refusals, in the order in which they are to have their
+    /// turn.
     in_line: VecDeque<ConnectionId>,
 }
 
@@ -79,9 +102,13 @@ impl Books {
         if self.askers.len() <= place {
             self.askers.resize_with(place + 1, || None);
         }
-        let (under_way, unsent) = (Numbers::default(), VecDeque::new());
-        self.askers[place] =
-            Some(Box::new(Asker { connection, under_way, unsent, is_in_line: false }));
+        self.askers[place] = Some(Box::new(Asker {
+            connection,
+            under_way: Numbers::default(),
+            unsent: VecDeque::new(),
+            turned_away: VecDeque::new(),
+            is_in_line: false,
+        }));
     }
 
     #[inline]
@@ -105,7 +132,7 @@ impl Books {
     #[inline]
     pub(super) fn leave_to_answer(&mut self, request: RequestId) -> Option<Line> {
         let asker = self.asker(request.connection)?;
-        let line = if asker.unsent.is_empty() { Line::Empty } else { Line::Others };
+        let line = if asker.has_unsent() { Line::Others } else { Line::Empty };
         asker.under_way.remove(request.number).then_some(line)
     }
 
@@ -116,37 +143,61 @@ impl Books {
         self.stay_in_line(request.connection);
     }
 
+    /// Who is before the refusal of a request that was too many.
+    pub(super) fn line_of(&mut self, connection: ConnectionId) -> Line {
+        match self.asker(connection) {
+            Some(asker) if asker.has_unsent() => Line::Others,
+            _ => Line::Empty,
+        }
+    }
+
+    /// The refusal of a request that was too many has found no room. False if its peer has asked
+    /// too much without taking any.
+    pub(super) fn turn_away(&mut self, request: RequestId) -> bool {
+        let asker = self.asker_or_new(request.connection);
+        let is_kept = asker.turned_away.len() < TURNED_AWAY_MAX;
+        if is_kept {
+            asker.turned_away.push_back(request.number);
+            self.stay_in_line(request.connection);
+        }
+        is_kept
+    }
+
     /// How many connections wait with answers.
     pub(super) fn line(&self) -> usize {
         self.in_line.len()
     }
 
-    /// The connection whose turn it is, and its next answer. It has lost its place in the line,
-    /// which [`Books::stay_in_line`] gives it again.
-    pub(super) fn next_unsent(&mut self) -> Option<(ConnectionId, &[u8])> {
+    /// The connection whose turn it is, and what is sent next: its answers, then refusals. It has
+    /// lost its place in the line, which [`Books::stay_in_line`] gives it again.
+    pub(super) fn next_unsent(&mut self) -> Option<(ConnectionId, Unsent<'_>)> {
         loop {
             let connection = self.in_line.pop_front()?;
             let Some(asker) = self.asker(connection) else { continue };
             asker.is_in_line = false;
             // All of them may have been cancelled.
-            if !asker.unsent.is_empty() {
-                let (_, answer) = self.asker(connection)?.unsent.front()?;
-                return Some((connection, answer));
+            if asker.has_unsent() {
+                let asker = self.asker(connection)?;
+                let answer = asker.unsent.front().map(|(_, answer)| Unsent::Answer(answer));
+                let busy = || asker.turned_away.front().copied().map(Unsent::Busy);
+                return Some((connection, answer.or_else(busy)?));
             }
         }
     }
 
-    /// The next answer of a connection has been sent.
+    /// What was next of a connection has been sent.
     pub(super) fn next_is_sent(&mut self, connection: ConnectionId) {
-        if let Some(asker) = self.asker(connection) {
-            asker.unsent.pop_front();
+        if let Some(asker) = self.asker(connection)
+            && asker.unsent.pop_front().is_none()
+        {
+            asker.turned_away.pop_front();
         }
     }
 
-    /// Behind all others, if it has answers left, and no place yet.
+    /// Behind all others, if it has something left, and no place yet.
     pub(super) fn stay_in_line(&mut self, connection: ConnectionId) {
         let asker = self.asker(connection);
-        let asker = asker.filter(|asker| !asker.is_in_line && !asker.unsent.is_empty());
+        let asker = asker.filter(|asker| !asker.is_in_line && asker.has_unsent());
         if let Some(asker) = asker {
             asker.is_in_line = true;
             self.in_line.push_back(connection);
@@ -220,12 +271,32 @@ mod tests {
             answer_late(&mut books, request(connection, number));
         }
         let mut sent = Vec::new();
-        while let Some((connection, answer)) = books.next_unsent() {
+        while let Some((connection, Unsent::Answer(answer))) = books.next_unsent() {
             sent.extend_from_slice(answer);
             books.next_is_sent(connection);
             books.stay_in_line(connection);
         }
         assert_eq!((sent, books.line()), (vec![1, 3, 2], 0));
+    }
+
+    #[test]
+    fn refusals_that_wait_stand_behind_answers_and_are_bounded() {
+        let mut books = Books::default();
+        assert!(books.turn_away(request(ONE, 2)) && books.turn_away(request(ONE, 3)));
+        assert_eq!(books.enter(request(ONE, 1), 1), Entry::Taken, "they are not under way");
+        assert_eq!(books.leave_to_answer(request(ONE, 1)), Some(Line::Others));
+        books.keep(request(ONE, 1), vec![1]);
+        for next in [Unsent::Answer(&[1]), Unsent::Busy(2), Unsent::Busy(3)] {
+            assert_eq!(books.line_of(ONE), Line::Others);
+            assert_eq!(books.next_unsent(), Some((ONE, next)));
+            books.next_is_sent(ONE);
+            books.stay_in_line(ONE);
+        }
+        assert_eq!((books.line_of(ONE), books.line()), (Line::Empty, 0));
+        for number in 0..TURNED_AWAY_MAX as u64 {
+            assert!(books.turn_away(request(ONE, number)));
+        }
+        assert!(!books.turn_away(request(ONE, 7)) && books.turn_away(request(TWO, 7)));
     }
 
     /// A peer that asks and cancels without end, and takes no answers.
