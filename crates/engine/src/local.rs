@@ -17,6 +17,8 @@ pub(crate) enum Blocked {
     Window,
     /// There is no room in that app's pool, or somebody else has a claim to it.
     Memory,
+    /// It is larger than that pool, and no posted buffer fits it.
+    Size,
     /// It is long, and is copied in other turns; or something else is, that it has to wait for.
     Copying,
 }
@@ -164,6 +166,9 @@ impl Channels {
             return Ok(());
         }
         receiver.has_credit(to.connection, positions)?;
+        if !receiver.may_hold(length) {
+            return Err(Blocked::Size);
+        }
         let buffer = receiver.allocate(to.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = receiver.local(to.connection) {
             local.held += positions;
@@ -251,7 +256,7 @@ impl Channels {
         match self.copy(sender, receiver, message) {
             Ok(()) => self.go_on(sender),
             Err(Blocked::Memory) => Tried::Refused,
-            Err(Blocked::Window | Blocked::Copying) => Tried::Done,
+            Err(Blocked::Window | Blocked::Size | Blocked::Copying) => Tried::Done,
         }
     }
 
@@ -276,7 +281,7 @@ impl Channels {
                 Some(if is_over { Tried::Done } else { Tried::Sent })
             }
             Err(Blocked::Memory) => Some(Tried::Refused),
-            Err(Blocked::Window | Blocked::Copying) => Some(Tried::Done),
+            Err(Blocked::Window | Blocked::Size | Blocked::Copying) => Some(Tried::Done),
         }
     }
 

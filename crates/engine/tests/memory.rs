@@ -82,6 +82,36 @@ fn small_messages_do_not_keep_out_one_that_needs_the_whole_pool() {
     }
 }
 
+/// It waits for a buffer that the app may post, and its connection does: nobody else.
+#[test]
+fn a_message_that_the_pool_never_holds_keeps_out_nobody() {
+    const COUNT: usize = 100;
+    for host_of_large in [0, 1] {
+        let mut world = World::new(27, Faults::default());
+        let mut receiver = world.attach(1, SMALL_POOL);
+        world.listen(&receiver, 7000).expect("free");
+        let mut large = world.attach(host_of_large, SIZES);
+        let (from_large, _) = world.connect(&mut large, &mut receiver, 7000);
+        let mut small = [0, 1].map(|host| {
+            let mut app = world.attach(host, SIZES);
+            let (connection, _) = world.connect(&mut app, &mut receiver, 7000);
+            (app, connection)
+        });
+        assert!(large.send(from_large, &vec![7; SMALL_POOL.receive_pool_bytes as usize + 1]));
+        settle(&mut world);
+        let mut reader = Reader::new(receiver);
+        let start = world.now;
+        world.turn_until(|world| {
+            small.iter_mut().for_each(|(app, connection)| keep_sending(app, *connection, 1, 1000));
+            reader.read(world.now.as_ns());
+            let waited_ns = world.now.since(start);
+            let came = reader.lengths.len();
+            assert!(waited_ns < SECOND / 10, "{came} came, large from {host_of_large}");
+            reader.lengths.len() >= COUNT
+        });
+    }
+}
+
 #[test]
 fn senders_of_large_messages_have_their_turns() {
     let mut world = World::new(22, Faults::default());

@@ -564,9 +564,17 @@ impl Channel {
                 self.freed();
             }
         } else {
-            self.line.join(Claim { slot, length });
+            if self.may_hold(length) {
+                self.line.join(Claim { slot, length });
+            }
             self.wait_for_memory(slot);
         }
+    }
+
+    /// True if the pool holds so many bytes when it is empty. A larger message waits for a buffer
+    /// that is posted, and has no claim, which would keep out all others.
+    pub(crate) fn may_hold(&self, length: u32) -> bool {
+        length <= self.end.sizes().receive_pool_bytes
     }
 
     /// A message of this connection was turned away: its sender goes on when there is memory.
