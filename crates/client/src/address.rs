@@ -1,6 +1,6 @@
 //! Where apps are, as people write it: `10.0.0.2:4000`, `[fe80::1%eth0]:4000`, `host.example:4000`.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::Error;
@@ -114,7 +114,8 @@ pub fn resolve_host(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let found = (host, port).to_socket_addrs().map_err(|cause| unknown(host, cause))?;
+    let found =
+        (host, port).to_socket_addrs().map_err(|cause| unknown(host, why_unknown(host, cause)))?;
     let mut addresses: Vec<SocketAddr> = found.collect();
     addresses.dedup();
     if addresses.is_empty() {
@@ -139,6 +140,20 @@ pub(crate) fn check_peer(peer: SocketAddr) -> Result<(), Error> {
     Err(Error::argument(format!("nobody listens on port 0 of {}; name the peer's port", peer.ip())))
 }
 
+/// The resolver says nothing of interfaces, which are those of the program's network namespace. The
+/// daemon may be in another.
+fn why_unknown(host: &str, cause: std::io::Error) -> std::io::Error {
+    let zoned = host.split_once('%').filter(|(address, _)| {
+        address.parse().is_ok_and(|address: Ipv6Addr| address.is_unicast_link_local())
+    });
+    let Some((address, interface)) = zoned else { return cause };
+    let text = format!(
+        "where this program runs is no interface \"{interface}\"; if it is the daemon's, write \
+         {address} alone"
+    );
+    std::io::Error::other(text)
+}
+
 fn unknown(name: &str, cause: std::io::Error) -> Error {
     Error::UnknownHost { name: name.to_owned(), cause }
 }
@@ -149,6 +164,13 @@ mod tests {
 
     fn peers(text: &str) -> Vec<SocketAddr> {
         text.to_peers().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn an_interface_that_the_program_does_not_see_is_named() {
+        let told = "[fe80::1%not-here]:7".to_peers().expect_err("there is none").to_string();
+        assert!(told.contains("no interface \"not-here\""), "{told}");
+        assert!(told.contains("write fe80::1 alone"), "{told}");
     }
 
     #[test]
