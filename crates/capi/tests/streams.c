@@ -220,6 +220,7 @@ int main(int count, char **arguments) {
 
     /* What cannot be. */
     CHECK(clearway_open_stream(client, stream, SECOND, NULL) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "it is a stream itself"));
     CHECK(clearway_open_stream(client, near + 77, SECOND, NULL) == CLEARWAY_CLOSED);
     CHECK(clearway_start_open_stream(client, near + 77, NULL) == CLEARWAY_CLOSED);
     clearway_operation operation = {.kind = CLEARWAY_OPERATION_READ, .length = 8};

@@ -115,8 +115,9 @@ impl fmt::Display for Awaited {
                  see `clearway vif list`, and `clearway vif capture` for what passes",
             ),
             Self::Room => f.write_str(
-                "there was no room for another message; do the peers read? \
-                 See FLOWS in `clearway status`, or attach with a larger transmit pool",
+                "there was no room for another message; do the peers read, and are their receive \
+                 pools as large as the messages? See FLOWS in `clearway status`, or attach with a \
+                 larger transmit pool",
             ),
             Self::RoomForBytes => f.write_str(
                 "there was no room for more bytes; does the peer read? See `clearway flows`, or \

@@ -135,7 +135,7 @@ mod tests {
     use clearway_channel::Code;
 
     use super::{Connections, PLACES_MAX};
-    use crate::{ConnectionId, Error};
+    use crate::{ConnectionId, Ended, Error};
 
     #[test]
     fn a_place_that_is_used_again_is_another_connection() {
@@ -160,6 +160,19 @@ mod tests {
         let connection = ConnectionId::from_u64(1 << 32 | 7);
         let told = Error::Connection { connection, code: Code::Closed }.to_string();
         assert!(told.starts_with("connection 4294967303: "), "{told}");
+    }
+
+    /// A program that looks only at what has ended forgets it, too.
+    #[test]
+    fn a_stream_that_the_peer_does_not_take_is_over_and_says_why() {
+        let connection = ConnectionId::from_u64(7);
+        let refused = Error::Connection { connection, code: Code::Refused };
+        assert_eq!(refused.ended(), Ended::Connection);
+        assert!(refused.to_string().contains("takes none"), "{refused}");
+        let gone = Error::Connection { connection, code: Code::DaemonGone };
+        assert_eq!(gone.ended(), Ended::Channel);
+        let full = Error::Stream { connection, code: Code::Limit };
+        assert_eq!((full.ended(), full.code()), (Ended::Nothing, Code::Limit));
     }
 
     #[test]

@@ -38,6 +38,14 @@ pub enum Error {
         /// Why not.
         code: Code,
     },
+    /// A stream could not be opened.
+    #[error("cannot open a stream of connection {connection}: {}", why_no_stream(*code))]
+    Stream {
+        /// Of which connection.
+        connection: ConnectionId,
+        /// Why not.
+        code: Code,
+    },
     /// A TCP connection could not be opened.
     #[error(
         "cannot connect to {} port {} by TCP (tried for {waited:.1?}): {}",
@@ -64,7 +72,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A connection has ended, or was never open.
-    #[error("connection {connection}: {code}")]
+    #[error("connection {connection}: {}", why_over(*code))]
     Connection {
         /// Which.
         connection: ConnectionId,
@@ -267,6 +275,8 @@ impl Error {
             Self::Post { .. } | Self::Declined { .. } => Ended::Nothing,
             Self::Vector { cause, .. } => cause.ended(),
             Self::Corrupt(_) => Ended::Channel,
+            // Whatever the code: a stream that the peer does not take ends as refused.
+            Self::Connection { code, .. } if code.ended() == Ended::Nothing => Ended::Connection,
             other => other.code().ended(),
         }
     }
@@ -278,6 +288,7 @@ impl Error {
             Self::WouldBlock => Code::WouldBlock,
             Self::TimedOut { .. } => Code::TimedOut,
             Self::Connect { code, .. }
+            | Self::Stream { code, .. }
             | Self::TcpConnect { code, .. }
             | Self::Connection { code, .. }
             | Self::Vif { code, .. }
@@ -331,7 +342,40 @@ fn why_not(peer: &SocketAddr, code: Code) -> String {
              and do firewalls let that through? Try `clearway ping {}`",
             peer.ip()
         ),
+        Code::Refused => {
+            "nobody listens on that port of the peer, or the app that does has as many connections \
+             as it may; start the server, check the port, or see connections_refused in the \
+             `clearway status` of that host"
+                .to_owned()
+        }
         code => code.to_string(),
+    }
+}
+
+/// Why a stream could not be opened, and what to do instead.
+const fn why_no_stream(code: Code) -> &'static str {
+    match code {
+        Code::Invalid => {
+            "it is a stream itself, or shares a flow with others; open it of a connection that \
+             does neither"
+        }
+        Code::Limit => {
+            "it has 1024 of them, or the channel as many connections as it may; close some, or \
+             raise connections_per_channel in clearway.toml"
+        }
+        Code::Refused => "the peer's app takes none; have it call take_streams before it listens",
+        code => code.text(),
+    }
+}
+
+/// Why a connection is over.
+const fn why_over(code: Code) -> &'static str {
+    match code {
+        Code::Refused => {
+            "it was a stream, and the peer's app takes none; have that call take_streams before \
+             it listens or connects"
+        }
+        code => code.text(),
     }
 }
 

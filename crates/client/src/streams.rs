@@ -35,7 +35,10 @@ impl Channel {
         let begun = Instant::now();
         let token = self.start_open_stream(connection)?;
         let peer = self.peer_of(connection)?;
-        self.wait_connected(token, peer, begun, timeout)
+        self.wait_connected(token, peer, begun, timeout).map_err(|error| match error {
+            Error::Connect { code, .. } => Error::Stream { connection, code },
+            error => error,
+        })
     }
 
     /// Begins to open a stream; [`next_event`](Self::next_event) tells of the outcome, as of
