@@ -64,7 +64,8 @@ static void in_place(clearway_channel *channel, uint64_t connection) {
     memcpy(writable.data, "in place", 8);
     CHECK(clearway_commit(channel, connection, &writable, 101) == CLEARWAY_INVALID);
     CHECK(clearway_commit(channel, connection, &writable, 8) == 0);
-    CHECK(clearway_commit(channel, connection, &writable, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_commit(channel, connection, &writable, 1) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "writable is empty"));
     clearway_message message;
     CHECK(clearway_recv_message(channel, 10 * SECOND, &message) == 0);
     CHECK(message.connection == connection && message.length == 8);
@@ -183,6 +184,10 @@ static void handles(clearway_channel *channel, uint64_t connection) {
     CHECK(clearway_send_buffer(channel, 4, SECOND, &writable) == 0);
     memcpy(writable.data, "once", 4);
     twin = writable;
+    writable.reserved[0]++; /* as if it were of another channel: it stays with the app */
+    CHECK(clearway_commit(channel, connection, &writable, 4) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "of another channel") && writable.length == 4);
+    writable.reserved[0]--;
     CHECK(clearway_commit(channel, connection, &writable, 4) == 0);
     CHECK(clearway_commit(channel, connection, &twin, 4) == CLEARWAY_INVALID);
     clearway_discard(&twin);
