@@ -19,8 +19,8 @@ pub struct Options {
     pub app: String,
     /// Which engine of the daemon to use: its name (`eth0/1`) or number in `clearway status`, or
     /// the name of a NIC (`eth0`) for any of its engines. By default the daemon chooses the one
-    /// with the fewest apps on its first NIC. An app reaches only what can be reached over its
-    /// engine's NIC.
+    /// with the fewest apps on its first NIC. Over that engine's NIC an app has the shortest way;
+    /// virtual interfaces and captures are on that one only.
     pub engine: Option<String>,
     /// Share the engine with no other app. Refused if there is no engine without apps, or if the
     /// daemon's policy does not allow it.

@@ -29,4 +29,4 @@ pub use listeners::{ListenerName, Listeners, Opened};
 pub use plane::{Nic, NicFacts, Plane, Settings, Step};
 pub use session::{Attached, Session};
 pub use steered::Steered;
-pub use vifs::{VifError, VifOwner, VifStep, Vifs};
+pub use vifs::{PortPart, VifError, VifOwner, VifStep, Vifs};

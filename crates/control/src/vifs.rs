@@ -13,6 +13,10 @@
 //! Every engine of a NIC knows all its interfaces, since frames may come in anywhere. A capture
 //! takes nothing from anybody: it is not registered, and the NIC is asked for nothing.
 //!
+//! An interface is of one NIC. A TCP port is had on several: on each besides its app's it has a
+//! part with a number of its own, which goes the way of an interface. It is open when all parts
+//! are, and refused when one is.
+//!
 //! The order matters: a port is the kernel's until nobody but the interface can have it, and again
 //! only when no engine sends from it any more. Frames are steered to the engines only when somebody
 //! takes them there, and go back to the kernel before nobody does. What is closed is free for
@@ -125,6 +129,19 @@ struct Vif {
     group: Option<OwnerId>,
     /// In the registry.
     registered: Option<VifId>,
+    /// Of a TCP port, what is of other NICs and not gone yet.
+    parts: Vec<u32>,
+    /// It is such a part of this one.
+    part_of: Option<u32>,
+}
+
+/// What a TCP port has on a NIC that is not its app's.
+#[derive(Clone, Debug)]
+pub struct PortPart {
+    /// The index of the NIC.
+    pub nic: usize,
+    /// What is received there, and what may be sent from there.
+    pub rights: VifSpec,
 }
 
 /// Owners from here on are groups of those who share a TCP port; those below are channels.
@@ -187,24 +204,15 @@ impl Vifs {
         let number = self.unused_number();
         let check = self.nics[nic].registered.begin(number, OwnerId(owner.channel), owner, &spec);
         let stage = Stage::Checking(check.map_err(VifError::Registry)?);
-        self.insert(
-            number,
-            Vif {
-                nic,
-                owner,
-                spec: Spec::Vif(Box::new(spec)),
-                stage,
-                group: None,
-                registered: None,
-            },
-        );
+        self.insert(number, Vif::new(nic, owner, Spec::Vif(Box::new(spec)), stage));
         Ok(number)
     }
 
     /// The same for a TCP port: whose it is, who may send from it and where its frames go is as
     /// with an interface of the same filters; but it is the engine's TCP that has it. If it
     /// `is_shared`, other apps of the same user, which say so, too, can have it besides, at any
-    /// engine of the NIC.
+    /// engine of the host. It has `parts` on other NICs, each of which some engine serves. Returns
+    /// its number, and those of its parts.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -212,21 +220,73 @@ impl Vifs {
         &mut self,
         owner: VifOwner,
         spec: TcpPortSpec,
+        parts: Vec<PortPart>,
         is_shared: bool,
-    ) -> Result<u32, VifError> {
+    ) -> Result<(u32, Vec<u32>), VifError> {
         let nic = self.nic_of(owner.engine)?;
         // To others it is refused by the registry, where an owner's own filters may overlap.
         if self.ports_at(&spec).any(|vif| vif.owner == owner) {
             return Err(VifError::TcpPort(spec.port));
         }
+        let of_parts: Vec<_> = parts
+            .into_iter()
+            .map(|PortPart { nic, rights }| (nic, TcpPortSpec { rights, ..spec.clone() }))
+            .collect();
+        let number = self.begin_port(nic, owner, spec, is_shared)?;
+        for (nic, spec) in of_parts {
+            match self.begin_port(nic, owner, spec, is_shared) {
+                Ok(part) => self.join(number, part),
+                Err(why) => {
+                    self.drop_all(number);
+                    return Err(why);
+                }
+            }
+        }
+        let parts = self.table.get(&number).map_or(Vec::new(), |vif| vif.parts.clone());
+        Ok((number, parts))
+    }
+
+    /// Begins to compare a TCP port, or a part of one, with what others have on a NIC.
+    fn begin_port(
+        &mut self,
+        nic: usize,
+        owner: VifOwner,
+        spec: TcpPortSpec,
+        is_shared: bool,
+    ) -> Result<u32, VifError> {
         let group = is_shared.then(|| self.group(nic, owner, &spec));
         let number = self.unused_number();
         let registered_as = group.unwrap_or(OwnerId(owner.channel));
         let check = self.nics[nic].registered.begin(number, registered_as, owner, &spec.rights);
         let stage = Stage::Checking(check.map_err(VifError::Registry)?);
         let spec = Spec::TcpPort(Box::new(spec));
-        self.insert(number, Vif { nic, owner, spec, stage, group, registered: None });
+        self.insert(number, Vif { group, ..Vif::new(nic, owner, spec, stage) });
         Ok(number)
+    }
+
+    fn join(&mut self, whole: u32, part: u32) {
+        self.table.get_mut(&part).into_iter().for_each(|vif| vif.part_of = Some(whole));
+        self.table.get_mut(&whole).into_iter().for_each(|vif| vif.parts.push(part));
+    }
+
+    /// It has not been told to anybody that there is such a port.
+    fn drop_all(&mut self, whole: u32) {
+        for number in self.all_of(whole) {
+            self.unregister(number);
+            self.table.remove(&number);
+        }
+    }
+
+    /// What is opened and closed together with one, that one included; the whole port is first.
+    fn all_of(&self, number: u32) -> Vec<u32> {
+        let whole = self.whole(number);
+        let parts = self.table.get(&whole).into_iter().flat_map(|vif| vif.parts.iter().copied());
+        std::iter::once(whole).chain(parts).collect()
+    }
+
+    /// The port that one is a part of, or itself.
+    fn whole(&self, number: u32) -> u32 {
+        self.table.get(&number).and_then(|vif| vif.part_of).unwrap_or(number)
     }
 
     /// The TCP ports at the place of `port`.
@@ -264,7 +324,7 @@ impl Vifs {
         let number = self.unused_number();
         let stage = Stage::Opening(BTreeSet::new());
         let spec = Spec::Capture(Box::new(spec));
-        self.insert(number, Vif { nic, owner, spec, stage, group: None, registered: None });
+        self.insert(number, Vif::new(nic, owner, spec, stage));
         self.ask_to_open(number);
         Ok(number)
     }
@@ -328,22 +388,31 @@ impl Vifs {
     /// All engines have it: now the NIC.
     fn all_have(&mut self, number: u32) {
         let Some(vif) = self.table.get_mut(&number) else { return };
-        let (stage, step) = match vif.spec {
-            Spec::Vif(_) | Spec::TcpPort(_) => (Stage::Steering, VifStep::Steer(number)),
-            Spec::Capture(_) => (Stage::Open, VifStep::Opened(number)),
-        };
-        vif.stage = stage;
-        self.steps.push_back(step);
+        match vif.spec {
+            Spec::Vif(_) | Spec::TcpPort(_) => {
+                vif.stage = Stage::Steering;
+                self.steps.push_back(VifStep::Steer(number));
+            }
+            Spec::Capture(_) => self.has_opened(number),
+        }
+    }
+
+    /// It is open, and so is all of it if this was the last part.
+    fn has_opened(&mut self, number: u32) {
+        self.table.get_mut(&number).into_iter().for_each(|vif| vif.stage = Stage::Open);
+        let whole = self.whole(number);
+        if self.is_open(whole) {
+            self.steps.push_back(VifStep::Opened(whole));
+        }
     }
 
     /// The frames of an interface come to the engines, or why not.
     pub fn handle_steered(&mut self, number: u32, result: Result<(), Refusal>) {
-        let Some(stage @ Stage::Steering) = self.stage_mut(number) else { return };
+        if self.stage(number) != Some(&Stage::Steering) {
+            return;
+        }
         match result {
-            Ok(()) => {
-                *stage = Stage::Open;
-                self.steps.push_back(VifStep::Opened(number));
-            }
+            Ok(()) => self.has_opened(number),
             Err(refusal) => self.undo(number, VifError::Nic(refusal)),
         }
     }
@@ -354,18 +423,25 @@ impl Vifs {
         self.refuse(number, why);
     }
 
+    /// One is refused, and with it all else of the same port, however far that has come.
     fn refuse(&mut self, number: u32, why: VifError) {
-        self.steps.push_back(VifStep::Refused(number, why));
+        self.steps.push_back(VifStep::Refused(self.whole(number), why));
+        for other in self.all_of(number).into_iter().filter(|other| *other != number) {
+            self.withdraw(other);
+        }
     }
 
-    /// One that is open is to be no more; `told` is what its app is told, if that did not ask for
-    /// it. False if there is no such one, or it is not open.
+    /// One that is open is to be no more, and all of the port whose part it is; `told` is what its
+    /// app is told, if that did not ask for it. False if there is no such one, or it is not open.
     pub fn close(&mut self, number: u32, told: Option<Code>) -> bool {
-        let is_open = self.is_open(number);
-        if is_open {
-            self.begin_closing(number, told);
+        let whole = self.whole(number);
+        if !self.is_open(whole) {
+            return false;
         }
-        is_open
+        for each in self.all_of(whole) {
+            self.begin_closing(each, told.filter(|_| each == whole));
+        }
+        true
     }
 
     /// Has all engines of the NIC forget it. Others may have its patterns: each engine hears of
@@ -392,8 +468,11 @@ impl Vifs {
         self.finish_closing(number);
     }
 
+    /// A port that is closed is gone when its parts are.
     fn finish_closing(&mut self, number: u32) {
-        if matches!(self.stage(number), Some(Stage::Closing(answers)) if answers.is_empty()) {
+        let Some(vif) = self.table.get(&number) else { return };
+        let is_closed = matches!(&vif.stage, Stage::Closing(answers) if answers.is_empty());
+        if is_closed && vif.parts.is_empty() {
             self.remove(number);
         }
     }
@@ -401,34 +480,49 @@ impl Vifs {
     /// No engine has it.
     fn remove(&mut self, number: u32) {
         self.unregister(number);
-        self.table.remove(&number);
+        let removed = self.table.remove(&number);
         self.steps.push_back(VifStep::Gone(number));
+        if let Some(whole) = removed.and_then(|vif| vif.part_of) {
+            let parts = self.table.get_mut(&whole).map(|vif| &mut vif.parts);
+            parts.into_iter().for_each(|parts| parts.retain(|part| *part != number));
+            self.finish_closing(whole);
+        }
+    }
+
+    /// It is to be no more, however far it has come.
+    fn withdraw(&mut self, number: u32) {
+        match self.stage(number) {
+            Some(Stage::Checking(_) | Stage::Claiming) => self.remove(number),
+            Some(Stage::Opening(_) | Stage::Steering | Stage::Open) => {
+                self.begin_closing(number, None);
+            }
+            Some(Stage::Closing(_)) | None => {}
+        }
     }
 
     /// A channel is going, and all its interfaces with it. Before its engine is asked to remove it.
     pub fn forget(&mut self, engine: usize, channel: u32) {
         let is_its = |vif: &Vif| (vif.owner.engine, vif.owner.channel) == (engine, channel);
-        self.forget_all(is_its);
+        self.forget_all(|_, vif| is_its(vif));
     }
 
     /// The same for a channel whose app has ended in good order: its TCP ports stay until they are
     /// forgotten, too, so that its connections can end as they should.
     pub fn let_linger(&mut self, engine: usize, channel: u32) {
         let is_its = |vif: &Vif| (vif.owner.engine, vif.owner.channel) == (engine, channel);
-        let stays = |vif: &Vif| matches!(vif.spec, Spec::TcpPort(_)) && vif.stage == Stage::Open;
-        self.forget_all(|vif| is_its(vif) && !stays(vif));
+        let is_port = |vif: &Vif| matches!(vif.spec, Spec::TcpPort(_));
+        let open = self.table.iter().filter(|(_, vif)| is_its(vif) && is_port(vif));
+        let stay: BTreeSet<u32> = open
+            .map(|(number, _)| *number)
+            .filter(|number| self.is_open(self.whole(*number)))
+            .collect();
+        self.forget_all(|number, vif| is_its(vif) && !stay.contains(&number));
     }
 
-    fn forget_all(&mut self, is_meant: impl Fn(&Vif) -> bool) {
-        let meant = self.table.iter().filter(|(_, vif)| is_meant(vif));
+    fn forget_all(&mut self, is_meant: impl Fn(u32, &Vif) -> bool) {
+        let meant = self.table.iter().filter(|(number, vif)| is_meant(**number, vif));
         for number in meant.map(|(number, _)| *number).collect::<Vec<_>>() {
-            match self.stage(number) {
-                Some(Stage::Checking(_) | Stage::Claiming) => self.remove(number),
-                Some(Stage::Opening(_) | Stage::Steering | Stage::Open) => {
-                    self.begin_closing(number, None);
-                }
-                Some(Stage::Closing(_)) | None => {}
-            }
+            self.withdraw(number);
         }
     }
 
@@ -441,7 +535,7 @@ impl Vifs {
         let asks_it =
             |step: &VifStep| matches!(step, VifStep::Ask { engine: asked, .. } if *asked == engine);
         self.steps.retain(|step| !asks_it(step));
-        self.forget_all(|vif| vif.owner.engine == engine);
+        self.forget_all(|_, vif| vif.owner.engine == engine);
         for number in self.table.keys().copied().collect::<Vec<_>>() {
             self.handle_opened(engine, number, Ok(()));
             self.handle_closed(engine, number);
@@ -460,6 +554,12 @@ impl Vifs {
         self.table.get(&number).map(|vif| vif.owner)
     }
 
+    /// The index of the NIC that it is on; of a TCP port or a part of one as well.
+    #[must_use]
+    pub fn nic(&self, number: u32) -> Option<usize> {
+        self.table.get(&number).map(|vif| vif.nic)
+    }
+
     /// An interface, or a TCP port, that is registered as this owner's.
     #[must_use]
     pub fn number_of(&self, registered_as: OwnerId) -> Option<u32> {
@@ -473,10 +573,12 @@ impl Vifs {
         self.table.get(&number).map(Vif::registered_as)
     }
 
-    /// True if it is open.
+    /// True if it is open, on all its NICs.
     #[must_use]
     pub fn is_open(&self, number: u32) -> bool {
-        self.stage(number) == Some(&Stage::Open)
+        let is_open = |number: &u32| self.stage(*number) == Some(&Stage::Open);
+        let Some(vif) = self.table.get(&number) else { return false };
+        vif.stage == Stage::Open && vif.parts.iter().all(is_open)
     }
 
     /// All numbers that are somebody's, and whose.
@@ -500,6 +602,12 @@ impl Vifs {
 }
 
 impl Vif {
+    /// One of a single NIC.
+    fn new(nic: usize, owner: VifOwner, spec: Spec, stage: Stage) -> Self {
+        let (group, registered, parts, part_of) = (None, None, Vec::new(), None);
+        Self { nic, owner, spec, stage, group, registered, parts, part_of }
+    }
+
     const fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closing(_))
     }
@@ -521,7 +629,8 @@ impl Vif {
             Spec::TcpPort(spec) if asked == engine => {
                 Request::OpenTcpPort { channel, number: vif, spec }
             }
-            Spec::TcpPort(spec) if self.group.is_some() => {
+            // What comes to another NIC, its engines give to the port's.
+            Spec::TcpPort(spec) if self.group.is_some() || self.part_of.is_some() => {
                 Request::NoteTcpPort { engine, channel, number: vif, spec }
             }
             // The others have to know where its frames go, and no more.

@@ -145,8 +145,9 @@ pub enum Request {
         /// What it may receive and send.
         spec: Box<VifSpec>,
     },
-    /// Take note of a TCP port that an app at another engine of the NIC has, and shares, so that
-    /// its segments find it. Answered by [`Event::VifOpened`]; closed as an interface is.
+    /// Take note of a TCP port that an app at another engine has, and shares or has on this
+    /// engine's NIC as well, so that its segments find it. Answered by [`Event::VifOpened`]; closed
+    /// as an interface is.
     NoteTcpPort {
         /// The index of that engine among the host's.
         engine: usize,

@@ -196,7 +196,7 @@ impl Engine {
     /// The same for all NICs of a host: first the engines of the first, then those of the next.
     /// What an app is to reach over any of them, it reaches from each engine. Whatever one is asked
     /// to listen on, all others have to be asked to note; what it is asked to open or capture,
-    /// those of its NIC.
+    /// those of its NIC, and of a TCP port those of each NIC that has it.
     ///
     /// # Panics
     /// If there is no engine, or more than 64.

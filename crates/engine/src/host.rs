@@ -106,6 +106,15 @@ impl Host {
         &mut self.own
     }
 
+    /// The IP layer on a NIC, to be looked at.
+    #[inline]
+    pub(crate) fn view(&self, nic: Nic) -> &Interface {
+        match nic {
+            Nic::Own => &self.own,
+            Nic::Other(index) => &self.others[index].interface,
+        }
+    }
+
     /// The IP layer on a NIC.
     #[inline]
     pub(crate) fn interface(&mut self, nic: Nic) -> &mut Interface {
@@ -154,6 +163,26 @@ impl Host {
     /// The engine of another NIC that sends for the one of this number.
     pub(crate) fn gateway(&self, other: usize, engine: usize) -> usize {
         self.others[other].gateway_of(engine)
+    }
+
+    /// The NIC that has the own address `local`; this engine's if it is nobody's.
+    #[inline]
+    pub(crate) fn nic_with(&self, local: IpAddr) -> Nic {
+        self.other_with(local).map_or(Nic::Own, Nic::Other)
+    }
+
+    /// The own address to reach `peer` from, over this engine's NIC or one of the others with these
+    /// numbers, whichever is best. An address of this host is reached from itself, by those of the
+    /// same NIC. `None` if there is no way.
+    pub(crate) fn source_among(&self, peer: IpAddr, numbers: &[usize]) -> Option<IpAddr> {
+        let others = self.others.iter().filter(|other| numbers.contains(&other.number));
+        let others = others.map(|other| &other.interface);
+        let mut interfaces = std::iter::once(&self.own).chain(others);
+        if self.is_here(peer) {
+            return interfaces.any(|interface| interface.is_own(peer)).then_some(peer);
+        }
+        let ranked = interfaces.filter_map(|interface| Some((interface.rank(peer)?, interface)));
+        ranked.min_by_key(|(rank, _)| *rank)?.1.source_for(peer)
     }
 
     /// How many other NICs there are.

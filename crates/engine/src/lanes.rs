@@ -77,6 +77,8 @@ pub(crate) enum What {
     Orphan { asked: u64 },
     /// Send it over your NIC.
     Transmit,
+    /// It is a segment of TCP from this host to an address of your NIC: find out whose it is.
+    ToHost,
     /// No frame, but a datagram of messages from an app of this host to another.
     Datagram {
         /// The address and port that it comes from.

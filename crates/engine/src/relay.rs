@@ -6,10 +6,11 @@
 //! | a packet of messages whose flow is another engine's | that engine |
 //! | a syn that is to be passed on, or whose listener has another NIC | the engine that listens |
 //! | a frame that a VIF of another engine owns, or wants a copy of | that engine |
-//! | a segment to a TCP port that engines share, of no connection here | those engines in turn |
+//! | a segment to a TCP port of other engines, of no connection here | those engines in turn |
 //! | ARP, neighbour discovery, ICMP errors, resets of unknown flows | all others, to learn from |
 //! | a packet to an app of this host | the engine that serves it |
 //! | a packet over another NIC | an engine of that NIC |
+//! | a segment of TCP to this host's address on another NIC | an engine of that NIC |
 //! | what a capture wants to see | the engine of the capture |
 //!
 //! Whoever gets a frame answers it; nobody else does. What comes by a lane is in

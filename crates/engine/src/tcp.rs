@@ -18,6 +18,7 @@
 //! | `heads` | the headers of what comes next |
 //! | `memory` | where what is received goes |
 //! | `departures`, `paths` | what leaves, and its headers |
+//! | `elsewhere` | what leaves by another NIC, and comes from there |
 //! | `joined` | what leaves for another connection of this engine |
 //! | `state` | all of it as plain data, and back |
 //! | `status` | connections, for people |
@@ -29,12 +30,14 @@
 //! Between two apps of this engine no frame is built (`joined`). To apps of the host's other engines
 //! segments go by a lane, as frames do that virtual interfaces send to this host.
 //!
-//! *Not* here: connections over other NICs than the engine's own.
+//! Connections over other NICs than the engine's own have its timers and its apps' memory as all
+//! have; their segments go through an engine of the NIC (`elsewhere`).
 
 mod books;
 mod commands;
 mod connecting;
 mod departures;
+mod elsewhere;
 mod events;
 mod heads;
 mod joined;
@@ -52,10 +55,13 @@ use clearway_base::{SlotId, Time};
 use clearway_channel::Command;
 use clearway_nic::Together;
 use clearway_tcp::{Arrival, Config, Extent, IcmpError, Stack};
+use clearway_wire::tcp::Flags;
 use clearway_wire::{Malformed, protocol, tcp};
 
+use crate::channels::SlotQueue;
 use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
+use crate::host::Host;
 use crate::ip::{DropReason, Interface, NetworkError, NetworkErrorKind, Packet, SegmentHead};
 use books::Books;
 use connecting::Attempt;
@@ -82,6 +88,8 @@ pub(crate) struct Tcp {
     noted: NotedPorts,
     books: Books,
     paths: Paths,
+    /// Connections that wait until there is room in the lane to another NIC.
+    held: SlotQueue,
     heads: Heads,
     attempts: Vec<Attempt>,
     /// Empty; kept for its memory.
@@ -118,7 +126,7 @@ impl Component for Tcp {
 
     #[inline]
     fn has_output(&self) -> bool {
-        self.stack.has_output()
+        self.stack.has_output() || self.waits_for_lane()
     }
 
     fn transmit(&mut self, common: &mut Common, now: Time, outlet: Outlet<'_>) -> Sending {
@@ -134,6 +142,7 @@ impl Tcp {
             noted: NotedPorts::default(),
             books: Books::default(),
             paths: Paths::default(),
+            held: SlotQueue::default(),
             heads: Heads::default(),
             attempts: Vec::new(),
             extents: Vec::new(),
@@ -301,7 +310,7 @@ impl Tcp {
         via: Via,
     ) {
         if self.stack.answers_waiting() > answers {
-            self.prepare_answer(common.host.own(), frame, via);
+            self.prepare_answer(&common.host, frame, via);
         }
         self.tell_after(common, now, via);
     }
@@ -325,10 +334,11 @@ impl Tcp {
 
     /// What a frame brought is answered, though it is of no connection.
     #[cold]
-    fn prepare_answer(&mut self, interface: &Interface, frame: &[u8], via: Via) {
-        if let Ok(packet) = packet(interface, frame, via) {
-            let is_here = !via.is_from_queue() && interface.is_own(packet.source);
-            self.paths.prepare(TcpPath { path: interface.path_back(&packet), is_here });
+    fn prepare_answer(&mut self, host: &Host, frame: &[u8], via: Via) {
+        if let Ok(packet) = packet(host.own(), frame, via) {
+            let nic = host.nic_with(packet.destination);
+            let is_here = !via.is_from_queue() && host.is_own(packet.source);
+            self.paths.prepare(TcpPath { path: host.view(nic).path_back(&packet), nic, is_here });
         }
     }
 
@@ -408,7 +418,11 @@ fn segment<'a>(
     via: Via,
 ) -> Result<(Arrival, &'a [u8]), DropReason> {
     let packet = packet(common.host.own(), frame, via)?;
-    Ok(segment_in(&packet, via)?)
+    let (mut arrival, payload) = segment_in(&packet, via)?;
+    if arrival.repr.flags.contains(Flags::SYN) {
+        elsewhere::fit(&common.host, arrival.to.ip(), &mut arrival.repr);
+    }
+    Ok((arrival, payload))
 }
 
 #[inline(always)] // The same.

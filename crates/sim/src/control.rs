@@ -63,7 +63,8 @@ pub(crate) type Owners = BTreeMap<u32, (usize, u32)>;
 pub(crate) struct Agreed {
     /// Of each engine, which NIC it serves: it knows the interfaces of that one.
     nics: Vec<usize>,
-    vifs: Owners,
+    /// Those of each NIC.
+    vifs: BTreeMap<usize, Owners>,
     /// Who listens on which port: the engine and the channel there.
     ports: BTreeMap<u16, (usize, u32)>,
 }
@@ -202,11 +203,14 @@ impl ControlPlane {
         if !vifs.is_settled() || !listeners.is_settled() {
             return None;
         }
-        let owners = vifs.owners();
-        let vifs = owners.map(|(number, owner)| (number, (owner.engine, owner.channel))).collect();
+        let mut of_nics: BTreeMap<usize, Owners> = BTreeMap::new();
+        for (number, owner) in vifs.owners() {
+            let nic = vifs.nic(number).expect("it is somebody's");
+            of_nics.entry(nic).or_default().insert(number, (owner.engine, owner.channel));
+        }
         let ports = listeners.ports();
         let ports = ports.map(|(port, name)| (port, (name.engine, name.channel))).collect();
-        Some(Agreed { nics: self.nics.clone(), vifs, ports })
+        Some(Agreed { nics: self.nics.clone(), vifs: of_nics, ports })
     }
 
     /// Finds what is left once all apps have gone.
@@ -251,9 +255,8 @@ impl Agreed {
     /// Finds where an engine does not agree with its control plane.
     pub(crate) fn compare(&self, engine: &State) -> Result<(), String> {
         let index = engine.engine as usize;
-        let is_near = |(_, at): &(&u32, &(usize, u32))| self.nics[at.0] == self.nics[index];
-        let vifs = self.vifs.iter().filter(is_near).map(|(number, at)| (*number, *at));
-        compare_vifs(engine, &vifs.collect())?;
+        let vifs = self.vifs.get(&self.nics[index]).cloned().unwrap_or_default();
+        compare_vifs(engine, &vifs)?;
         let of_channel = engine.channels.iter().flat_map(|channel| {
             channel.ports.iter().map(|(_, port, _)| (*port, (index, channel.channel)))
         });

@@ -208,7 +208,7 @@ fn spec(mac: MacAddress, at: SocketAddr) -> TcpPortSpec {
         mac,
         ..VifSpec::default()
     };
-    TcpPortSpec { address: None, port, peers: Vec::new(), rights }
+    TcpPortSpec { address: None, port, peers: Vec::new(), nics: Vec::new(), rights }
 }
 
 fn refused(code: Code) -> Error {

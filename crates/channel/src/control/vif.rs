@@ -46,7 +46,8 @@ pub struct OpenVif {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenTcpPort {
-    /// One of the host's addresses on the NIC of the channel's engine; all of them if absent.
+    /// One of the host's addresses on the NIC of the channel's engine; all of the host's, on all
+    /// its NICs, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
     /// The port.

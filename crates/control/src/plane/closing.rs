@@ -54,7 +54,9 @@ impl Plane {
     pub(super) fn forget_vif(&mut self, number: u32) -> Option<Step> {
         let ports = self.give_ports_back(number)?;
         let vif = self.grants.remove(&number)?;
-        self.accounts.close_vifs(vif.owner.user, 1);
+        if !vif.is_part {
+            self.accounts.close_vifs(vif.owner.user, 1);
+        }
         let waiting = self.sessions.iter();
         let waiting = waiting.filter(|(_, session)| session.waiting == Waiting::ClosingVif(number));
         for session in waiting.map(|(number, _)| *number).collect::<Vec<_>>() {

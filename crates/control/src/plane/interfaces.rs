@@ -22,11 +22,11 @@ use clearway_nic::MacAddress;
 use super::{Nic, Plane, Step};
 use crate::engines::ChannelPlace;
 use crate::filter::Template;
-use crate::policy::{Grant, HostPort, Place, Station};
+use crate::policy::{Grant, HostPort, Peer, Place, Station};
 use crate::refusal::refusal;
 use crate::session::{Session, Waiting};
 use crate::steered::Steered;
-use crate::{VifError, VifOwner, VifStep};
+use crate::{PortPart, VifError, VifOwner, VifStep};
 
 /// An interface or a capture, as the engines have nothing to do with it.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) struct Granted {
     texts: Arc<VifTexts>,
     /// It is a TCP port, of this address or of all.
     tcp: Option<SocketAddr>,
+    /// It is what a TCP port has on another NIC than its app's.
+    pub(super) is_part: bool,
     /// Ports that are its: claimed from the kernel, where that shares the NIC.
     claimed: HashSet<HostPort>,
     /// What the NIC was asked for.
@@ -76,19 +78,76 @@ impl Plane {
         nic.may_have_vifs()?;
         let OpenTcpPort { address, port, shared, .. } = *open;
         if let Some(address) = address.filter(|one| nic.addresses().all(|own| own != *one)) {
-            let text = format!("NIC {} does not have the address {address}", nic.name);
-            return Err(refusal(Code::AddressUnavailable, text));
+            return Err(self.no_such_address(granted.nic, address));
         }
         let place = self.place_of_vif(granted.nic);
         let grant = self.accounts.grant_tcp_port(&asks.peer, open, &place)?;
+        let elsewhere = self.grants_elsewhere(&asks.peer, open, granted.nic)?;
         self.accounts.open_vif(&asks.peer)?;
         let rights = grant.spec();
         let texts = Arc::clone(&rights.texts);
-        let spec = TcpPortSpec { address, port, peers: open.peers.clone(), rights };
-        let opening = self.vifs.open_tcp_port(granted.owner, spec, shared);
+        let nics = elsewhere.iter().map(|(nic, _)| *nic).collect();
+        let spec = TcpPortSpec { address, port, peers: open.peers.clone(), nics, rights };
+        let parts = elsewhere.iter();
+        let parts = parts.map(|(nic, grant)| PortPart { nic: *nic, rights: grant.spec() });
+        let opening = self.vifs.open_tcp_port(granted.owner, spec, parts.collect(), shared);
+        if let Ok((_, numbers)) = &opening {
+            for (number, (nic, grant)) in numbers.iter().zip(elsewhere) {
+                let (grant, app) = (Some(grant), granted.app.clone());
+                let owner = granted.owner;
+                let part = Granted { grant, is_part: true, ..Granted::new(owner, nic, app) };
+                self.grants.insert(*number, part);
+            }
+        }
         let every = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let tcp = Some(SocketAddr::new(address.unwrap_or(every), port));
+        let opening = opening.map(|(number, _)| number);
         self.begin_opening(session, opening, Granted { grant: Some(grant), texts, tcp, ..granted })
+    }
+
+    /// What a port at all addresses has on the NICs that are not its app's, as far as its user may
+    /// have it there.
+    fn grants_elsewhere(
+        &self,
+        peer: &Peer,
+        open: &OpenTcpPort,
+        own: usize,
+    ) -> Result<Vec<(usize, Grant)>, Refusal> {
+        let mut grants = Vec::new();
+        if open.address.is_some() {
+            return Ok(grants);
+        }
+        for (index, nic) in self.nics.iter().enumerate().filter(|(index, _)| *index != own) {
+            let is_served = self.engines[nic.engines.clone()].iter().any(|one| !one.has_ended);
+            let has_addresses = nic.addresses().next().is_some();
+            if nic.is_removed || !is_served || !has_addresses || nic.may_have_vifs().is_err() {
+                continue;
+            }
+            match self.accounts.grant_tcp_port(peer, open, &self.place_of_vif(index)) {
+                Ok(grant) => grants.push((index, grant)),
+                Err(Refusal { code: Code::Denied, .. }) => {} // the addresses of other NICs only
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(grants)
+    }
+
+    /// An app wants a TCP port at an address of another NIC than its own, or of none.
+    fn no_such_address(&self, nic: usize, address: IpAddr) -> Refusal {
+        let name = &self.nics[nic].name;
+        let has_it = |nic: &&Nic| nic.addresses().any(|own| own == address);
+        let text = match self.nics.iter().find(has_it) {
+            Some(other) => format!(
+                "NIC {name} does not have the address {address}; attach to an engine of NIC {}, \
+                 which has it, or open the port at all addresses",
+                other.name
+            ),
+            None => format!(
+                "no NIC of this host has the address {address}; `clearway status` shows those \
+                 that there are"
+            ),
+        };
+        refusal(Code::AddressUnavailable, text)
     }
 
     pub(super) fn open_capture(&mut self, session: u64, open: &OpenCapture) -> Result<(), Refusal> {
@@ -114,16 +173,8 @@ impl Plane {
     fn granted(&self, session: &Session) -> Result<Granted, Refusal> {
         let attached = session.attached_or_refused()?;
         let ChannelPlace { engine, channel } = attached.place;
-        Ok(Granted {
-            owner: VifOwner { engine, channel, user: session.peer.user },
-            nic: self.engines[engine].nic,
-            app: attached.app.clone(),
-            grant: None,
-            texts: Arc::default(),
-            tcp: None,
-            claimed: HashSet::new(),
-            steered: None,
-        })
+        let owner = VifOwner { engine, channel, user: session.peer.user };
+        Ok(Granted::new(owner, self.engines[engine].nic, attached.app.clone()))
     }
 
     /// It is on its way to the engines, unless it is refused at once; it has been counted.
@@ -185,8 +236,21 @@ impl Plane {
         if result.is_err() {
             self.give_ports_back(vif);
         }
+        let result = result.map_err(|refusal| self.of_whole(vif, refusal));
         self.vifs.handle_claimed(vif, result);
         self.gather();
+    }
+
+    /// A refusal on another NIC than the app's, for an app that may well do without that one.
+    fn of_whole(&self, vif: u32, refusal: Refusal) -> Refusal {
+        let Some(part) = self.grants.get(&vif).filter(|vif| vif.is_part) else { return refusal };
+        let own = &self.nics[self.engines[part.owner.engine].nic].name;
+        let (other, said) = (&self.nics[part.nic].name, &refusal.message);
+        let message = format!(
+            "on NIC {other}: {said}; or open the port at an address of NIC {own}, and it is of \
+             that one only"
+        );
+        Refusal { message, ..refusal }
     }
 
     /// What the NIC is to be asked for, if it is to be asked, and the user may have it.
@@ -209,6 +273,7 @@ impl Plane {
         if result.is_err() {
             self.give_masks_back(vif);
         }
+        let result = result.map_err(|refusal| self.of_whole(vif, refusal));
         self.vifs.handle_steered(vif, result);
         self.gather();
     }
@@ -408,6 +473,21 @@ impl Plane {
 impl Granted {
     fn name(&self) -> String {
         format!("app {} (channel {})", self.app, self.owner.channel)
+    }
+
+    /// Nothing yet, of the app of this name.
+    fn new(owner: VifOwner, nic: usize, app: String) -> Self {
+        Self {
+            owner,
+            nic,
+            app,
+            grant: None,
+            texts: Arc::default(),
+            tcp: None,
+            is_part: false,
+            claimed: HashSet::new(),
+            steered: None,
+        }
     }
 
     /// The machine that it is on the link, if it is one.

@@ -192,7 +192,8 @@ fn answered(request: EngineRequest) -> Option<Event> {
         | EngineRequest::NoteVif { channel, vif, .. } => {
             Some(Event::VifOpened { channel, vif, result: Ok(()) })
         }
-        EngineRequest::OpenTcpPort { channel, number: vif, .. } => {
+        EngineRequest::OpenTcpPort { channel, number: vif, .. }
+        | EngineRequest::NoteTcpPort { channel, number: vif, .. } => {
             Some(Event::VifOpened { channel, vif, result: Ok(()) })
         }
         EngineRequest::CloseVif { channel, vif, .. } => Some(Event::VifClosed { channel, vif }),
@@ -456,6 +457,49 @@ fn a_tcp_port_is_for_the_peers_that_its_app_and_the_policy_name() {
     assert_eq!((peers, spec.port), (vec!["10.8.1.0/24".into(), "10.8.2.1/32".into()], 8080));
     let whole = Template::parse("dst host own and tcp dst port 8080").expect("a filter");
     assert_eq!(spec.rights.receive, whole.expand(&[[10, 0, 0, 1].into()]));
+    host.end(1, place);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+/// It is counted once. A rule may be about the addresses of one NIC; then it is of that one.
+#[test]
+fn a_tcp_port_at_all_addresses_is_of_all_nics_where_its_user_may_have_it() {
+    let mut host = Host::new(1);
+    let place = host.attach_to(1, Some("a"));
+    let own = "dst host own and tcp dst port 8080";
+    let of_first = "dst host 10.0.0.1 and tcp dst port 8080";
+    for (text, nics) in [(own, &[1][..]), (of_first, &[])] {
+        let rule = VifRule {
+            people: People { users: vec![USER], ..People::default() },
+            receive: vec![Template::parse(text).expect("a filter")],
+            ..VifRule::default()
+        };
+        let limits = Limits { vifs_per_user: 1, ..Limits::default() };
+        let policy = Policy { anybody: true, vifs: vec![rule], limits, ..Policy::default() };
+        host.plane.set_policy(policy);
+        let open = OpenTcpPort { port: 8080, ..OpenTcpPort::default() };
+        assert_eq!(host.ask(1, Request::OpenTcpPort(open)), None);
+        let mut is_noted = false;
+        for (engine, request) in &host.asked {
+            match request {
+                EngineRequest::OpenTcpPort { spec, .. } => assert_eq!(spec.nics, nics),
+                EngineRequest::NoteTcpPort { engine: 0, spec, .. } => {
+                    is_noted = *engine == 1 && spec.rights.mac == [2, 0, 0, 0, 0, 2];
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(is_noted, !nics.is_empty());
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        let Some(Reply::TcpPortOpened(opened)) = told else { panic!("{told:?}") };
+        assert_eq!((host.claimed.len(), host.steered), (1 + nics.len(), 1 + nics.len()));
+        assert_eq!(host.ask(1, Request::CloseVif(CloseVif { vif: opened.number })), None);
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        assert_eq!(told, Some(Reply::VifClosed(Empty {})));
+        assert_eq!((host.claimed.len(), host.steered), (0, 0));
+    }
     host.end(1, place);
     assert_eq!(host.plane.audit_rest(), Ok(()));
 }

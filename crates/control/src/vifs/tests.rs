@@ -59,6 +59,15 @@ impl Engine {
             Request::NoteVif { engine, channel, vif, spec } => {
                 self.take_in(vif, engine, channel, Some(&spec))
             }
+            Request::OpenTcpPort { number, .. } if refuses => {
+                Some(Event::Opened(number, Err(VifRefused::NoChannel)))
+            }
+            Request::OpenTcpPort { channel, number, spec } => {
+                self.take_in(number, index, channel, Some(&spec.rights))
+            }
+            Request::NoteTcpPort { engine, channel, number, spec } => {
+                self.take_in(number, engine, channel, Some(&spec.rights))
+            }
             Request::OpenCapture { channel, vif, .. } => self.take_in(vif, index, channel, None),
             Request::NoteCapture { engine, channel, vif, .. } => {
                 self.take_in(vif, engine, channel, None)
@@ -171,9 +180,10 @@ impl Host {
     }
 
     fn all_have(&self, number: u32) -> bool {
-        let VifOwner { engine, .. } = self.vifs.owner(number).expect("it is somebody's");
-        let nic = NICS.into_iter().find(|nic| nic.contains(&engine)).expect("a NIC");
-        self.engines[nic].iter().all(|it| it.has_ended || it.known.contains_key(&number))
+        let nic = self.vifs.nic(number).expect("it is somebody's");
+        self.engines[NICS[nic].clone()]
+            .iter()
+            .all(|it| it.has_ended || it.known.contains_key(&number))
     }
 
     fn turn(&mut self, engine: usize, refuses: bool) {
@@ -234,8 +244,8 @@ impl Host {
     /// Each engine knows what is open on its NIC, and nothing else.
     fn check(&self) {
         for engine in self.engines.iter().filter(|engine| !engine.has_ended) {
-            let nic = NICS.into_iter().find(|nic| nic.contains(&engine.index)).expect("a NIC");
-            let open = self.vifs.owners().filter(|(_, owner)| nic.contains(&owner.engine));
+            let nic = NICS.iter().position(|nic| nic.contains(&engine.index));
+            let open = self.vifs.owners().filter(|(number, _)| self.vifs.nic(*number) == nic);
             let open: BTreeMap<_, _> =
                 open.map(|(number, owner)| (number, (owner.engine, owner.channel))).collect();
             let known = engine.known.iter().map(|(number, known)| (*number, (known.0, known.1)));
@@ -389,12 +399,113 @@ fn a_nic_has_room_for_some_captures() {
     host.check();
 }
 
+/// A port at all addresses.
+fn port_spec(port: u16) -> TcpPortSpec {
+    let (peers, nics) = (Vec::new(), Vec::new());
+    TcpPortSpec { address: None, port, peers, nics, rights: spec(port) }
+}
+
+/// Asks for a port on both NICs.
+fn open_on_both(host: &mut Host, owner: VifOwner) -> (u32, Vec<u32>) {
+    let parts = vec![PortPart { nic: 1, rights: spec(80) }];
+    host.vifs.open_tcp_port(owner, port_spec(80), parts, false).expect("it is checked")
+}
+
+/// Its app is answered once, when all engines of both NICs know, and told that it is closed when
+/// none does.
+#[test]
+fn a_tcp_port_of_two_nics_is_open_on_both_or_on_none() {
+    let mut host = Host::new();
+    let (number, parts) = open_on_both(&mut host, owner(1, 7));
+    host.work();
+    (0..2).for_each(|_| host.answer());
+    for engine in 0..ENGINES {
+        host.turn(engine, false);
+    }
+    host.answer();
+    assert!(host.opened.is_empty() && !host.vifs.is_open(number), "one NIC has not answered");
+    assert!(!host.vifs.close(number, None));
+    host.answer();
+    assert_eq!(host.opened, [number]);
+    host.settle();
+    host.check();
+    assert_eq!(host.engines[4].known.keys().copied().collect::<Vec<_>>(), parts);
+    assert!(host.vifs.close(number, Some(Code::Denied)));
+    (0..3).for_each(|engine| host.turn(engine, false));
+    assert!(host.gone.is_empty(), "the other NIC's engines have it still");
+    host.settle();
+    assert_eq!(host.gone, [parts[0], number]);
+    host.check_empty();
+}
+
+/// Whoever does not let it be: another app, the kernel, an engine or a NIC.
+#[test]
+fn a_tcp_port_that_is_refused_on_one_nic_is_on_none() {
+    // Another app has it on the second NIC.
+    let mut host = Host::new();
+    host.vifs.open(owner(3, 1), spec(80)).expect("free");
+    host.settle();
+    let (number, _) = open_on_both(&mut host, owner(0, 2));
+    host.settle();
+    let refused = host.refused.pop().expect("an answer");
+    assert!(refused.0 == number && matches!(refused.1, VifError::Registry(_)), "{refused:?}");
+    host.check();
+    // The kernel keeps the port on one NIC, or that one does not steer its frames.
+    for (is_steered, which) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        let mut host = Host::new();
+        let (number, parts) = open_on_both(&mut host, owner(0, 2));
+        host.work();
+        if is_steered {
+            (0..2).for_each(|_| host.answer());
+            (0..ENGINES).for_each(|engine| host.turn(engine, false));
+        }
+        let granted = if is_steered { &mut host.steered } else { &mut host.claimed };
+        assert!(granted.remove(&[number, parts[0]][which]));
+        host.settle();
+        assert_eq!(host.refused, [(number, VifError::Nic(refusal()))]);
+        assert!(host.opened.is_empty());
+        host.check_empty();
+    }
+    // The engine of the app does not take it.
+    let mut host = Host::new();
+    let (number, _) = open_on_both(&mut host, owner(0, 2));
+    host.work();
+    (0..2).for_each(|_| host.answer());
+    host.turn(0, true);
+    host.settle();
+    assert_eq!(host.refused, [(number, VifError::Engine(VifRefused::NoChannel))]);
+    host.check_empty();
+}
+
+/// Its app goes when it has come as far as it has; one that is open lingers whole.
+#[test]
+fn a_tcp_port_of_two_nics_goes_with_its_app() {
+    for turns in 0..12 {
+        let mut host = Host::new();
+        let (number, _) = open_on_both(&mut host, owner(0, 2));
+        host.work();
+        for turn in 0..turns {
+            if (2..=6).contains(&turn) { host.turn(turn - 2, false) } else { host.answer() }
+        }
+        let is_open = host.vifs.is_open(number);
+        host.vifs.let_linger(0, 2);
+        host.settle();
+        assert_eq!(host.vifs.owners().count(), if is_open { 2 } else { 0 });
+        host.forget(0, 2);
+        host.settle();
+        host.check_empty();
+        assert_eq!(host.opened.len(), usize::from(is_open));
+    }
+}
+
 #[test]
 fn an_app_has_a_tcp_port_once() {
     let mut host = Host::new();
     let mut open = |channel, address, port| {
-        let spec = TcpPortSpec { address, port, peers: Vec::new(), rights: spec(port) };
-        host.vifs.open_tcp_port(owner(0, channel), spec, false)
+        let spec = TcpPortSpec { address, ..port_spec(port) };
+        host.vifs
+            .open_tcp_port(owner(0, channel), spec, Vec::new(), false)
+            .map(|(number, _)| number)
     };
     let address = Some(std::net::IpAddr::from([10, 0, 0, 1]));
     open(1, None, 80).expect("it is free");
@@ -408,9 +519,8 @@ fn an_app_has_a_tcp_port_once() {
 
 /// What comes of asking for a port, as far as the registry has to do with it.
 fn ask_for_port(vifs: &mut Vifs, owner: VifOwner, is_shared: bool) -> Result<u32, VifError> {
-    let spec = TcpPortSpec { address: None, port: 80, peers: Vec::new(), rights: spec(80) };
     core::iter::from_fn(|| vifs.poll_step()).for_each(drop);
-    vifs.open_tcp_port(owner, spec, is_shared)?;
+    vifs.open_tcp_port(owner, port_spec(80), Vec::new(), is_shared)?;
     while vifs.is_checking() {
         vifs.advance(1000);
     }

@@ -88,6 +88,15 @@ impl<X: Component<Owner = ()>> Core<X> {
         self.tcp.receive_sought(&mut self.common, now, segments, search);
     }
 
+    /// Takes a segment of TCP that an engine of another NIC has sent to an address of this one. One
+    /// that is nobody's is refused here: where the kernel shares the NIC, it is not told of it.
+    fn receive_from_other(&mut self, now: Time, segment: &[u8]) {
+        match self.common.switch.owner(&Digest::of(segment)) {
+            Some(_) => self.receive(now, &[segment], Via::Host),
+            None => self.tcp.receive(&mut self.common, now, (), &[segment], Via::Host),
+        }
+    }
+
     /// True if there is a frame in the queue now.
     fn handle_parcel(
         &mut self,
@@ -117,6 +126,7 @@ impl<X: Component<Owner = ()>> Core<X> {
                 }
             }
             What::Transmit => return self.common.transmit_for_other(now, queue, bytes),
+            What::ToHost => self.receive_from_other(now, bytes),
             What::Datagram { source, destination, user } => {
                 let (common, between) = (&mut self.common, (source, destination));
                 self.messages.receive_from_sibling(common, now, between, user, bytes);

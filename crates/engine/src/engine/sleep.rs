@@ -88,6 +88,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         self.core.frames.has_output()
             || self.core.messages.endpoint.has_replies()
             || self.core.messages.waits_for_lane
+            || self.core.tcp.waits_for_lane()
             || self.mailbox.has_waiting()
             || self.core.common.channels.waits_for_room()
     }

@@ -66,16 +66,18 @@ impl Tcp {
         if !Prefix::admit(&port.spec.peers, remote.ip()) {
             return Err(Code::Denied);
         }
-        let interface = common.host.own();
-        let is_of_family = |address: &IpAddr| address.is_ipv4() == remote.is_ipv4();
-        let address = match port.spec.address {
-            Some(address) => Some(address).filter(is_of_family),
-            None if interface.is_own(remote.ip()) => Some(remote.ip()),
-            None => interface.source_for(remote.ip()),
+        let host = &common.host;
+        // A connection is on the NIC of its own address.
+        let has_way = |address: &IpAddr| {
+            let interface = host.view(host.nic_with(*address));
+            let is_of_family = address.is_ipv4() == remote.is_ipv4();
+            is_of_family && (interface.is_own(remote.ip()) || !host.is_here(remote.ip()))
         };
-        // The host's other NICs have engines of their own.
-        let is_elsewhere = common.host.is_here(remote.ip()) && !interface.is_own(remote.ip());
-        let address = address.filter(|_| !is_elsewhere).ok_or(Code::Unreachable)?;
+        let address = match port.spec.address {
+            Some(address) => Some(address).filter(has_way),
+            None => host.source_among(remote.ip(), &port.spec.nics),
+        };
+        let address = address.ok_or(Code::Unreachable)?;
         let local = SocketAddr::new(address, port.spec.port);
         self.check_unshared(local)?;
         if local == remote { Err(Code::Invalid) } else { Ok(local) }
@@ -89,7 +91,9 @@ impl Tcp {
         attempt: Attempt,
     ) -> Result<(), Code> {
         let Attempt { channel, port, token, local, remote, .. } = attempt;
-        let interface = common.host.own_mut();
+        let nic = common.host.nic_with(local.ip());
+        let mtu = common.host.own().mtu().min(common.host.view(nic).mtu());
+        let interface = common.host.interface(nic);
         let here = interface.path_here(now, local.ip(), remote.ip(), protocol::TCP);
         let there = || interface.path(now, local.ip(), remote.ip(), protocol::TCP);
         match here.map_or_else(there, Resolution::Known) {
@@ -102,7 +106,6 @@ impl Tcp {
             }
             Resolution::Known(_) => {}
         }
-        let mtu = interface.mtu();
         let app = common.channels.peek(channel).ok_or(Code::DaemonGone)?;
         let settings = settings_of(channel, app);
         let connected = self.stack.connect(now, local, remote, mtu, settings);

@@ -11,11 +11,13 @@ use clearway_wire::digest::Digest;
 use clearway_wire::{ipv6, tcp};
 
 use super::Tcp;
+use super::elsewhere;
 use super::joined::Here;
 use super::paths::TcpPath;
 use crate::channels::Channels;
 use crate::common::Common;
 use crate::component::{Outlet, Sending};
+use crate::host::Nic;
 use crate::ip::Path;
 
 /// In a frame there is one segment.
@@ -53,11 +55,13 @@ impl Tcp {
         let Outlet { queue, budget, bytes, .. } = outlet;
         let (mut sending, mut queued_bytes) = (Sending::default(), 0);
         let leaves_sums = common.may_leave_sums(queue);
+        self.ask_held(common);
         while sending.taken < budget && queued_bytes < bytes && self.stack.has_output() {
             let mut was_there = false;
             let sent = common.send_segments(now, queue, leaves_sums, |common, frame, most| {
                 let wire = Room::of(most, frame);
-                let mut here = Here::new(common, &mut self.books, &self.paths, now, wire);
+                let ways = (&self.paths, &mut self.held);
+                let mut here = Here::new(common, &mut self.books, ways, now, wire);
                 let next = self.stack.poll_transmit_by(now, &mut here);
                 let is_joined = here.is_of_joined();
                 was_there = next.is_some();
@@ -93,27 +97,36 @@ impl Tcp {
         frame: &mut [u8],
         leaves_sums: bool,
     ) -> usize {
-        let (interface, stack) = (common.host.own_mut(), &self.stack);
+        let nic = common.host.nic_with(transmit.from.ip());
+        let (interface, stack) = (common.host.interface(nic), &self.stack);
         let is_silent = |key| stack.is_silent(key);
-        let Some(TcpPath { path, is_here }) = self.paths.find(now, interface, transmit, is_silent)
-        else {
+        let found = self.paths.find(now, (nic, interface), transmit, is_silent);
+        let Some(TcpPath { path, nic, is_here }) = found else {
             common.counters.packets_unresolved += 1;
             return 0;
         };
-        if *is_here && segment_bytes(transmit) > 0 {
-            return 0; // when it was taken, the address was another host's
+        let is_by_wire = !*is_here && *nic == Nic::Own;
+        if !is_by_wire && segment_bytes(transmit) > 0 {
+            return 0; // when it was taken, the address was another host's, or this NIC's
         }
         let at = path.payload_offset();
-        let header_bytes = transmit.repr.emit(&mut frame[at..]);
+        let header_bytes = match nic {
+            Nic::Own => transmit.repr.emit(&mut frame[at..]),
+            Nic::Other(_) => elsewhere::fitted(&common.host, transmit).emit(&mut frame[at..]),
+        };
         let payload = &mut frame[at + header_bytes..];
         let payload_bytes = copy(&self.stack, &common.channels, transmit, payload);
         let length = header_bytes + payload_bytes;
-        if !leaves_sums || *is_here {
+        if !leaves_sums || !is_by_wire {
             tcp::fill_checksum(&mut frame[at..at + length], addresses(path));
         }
         let length = path.emit_headers(frame, length, transmit.ecn_capable);
         if transmit.ip != IpFields::default() {
             path.set_ip_fields(frame, transmit.ip.hop_limit, transmit.ip.traffic_class);
+        }
+        if let Nic::Other(other) = *nic {
+            elsewhere::send(common, now, other, *is_here, &frame[..length]);
+            return 0;
         }
         if *is_here {
             self.hand_over(common, now, transmit, &frame[..length]);

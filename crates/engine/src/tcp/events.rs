@@ -34,6 +34,7 @@ impl Tcp {
                 Event::Acceptable(listener) => self.accept(&mut common.channels, now, listener),
                 Event::Connection(key, readiness) => {
                     if readiness.contains(Readiness::OPEN) {
+                        let is_detour = is_detour && !self.is_elsewhere(&common.host, key);
                         self.tell_connected(&mut common.channels, key, is_detour);
                     }
                     self.tell_of(&mut common.channels, now, key, readiness);

@@ -33,10 +33,12 @@ use clearway_wire::{Ecn, protocol};
 use super::Tcp;
 use super::books::{Book, Books};
 use super::departures::{Room, SEGMENT};
+use super::elsewhere;
 use super::memory::Payload;
 use super::paths::{Paths, TcpPath};
-use crate::channels::{Channel, Channels};
+use crate::channels::{Channel, Channels, SlotQueue};
 use crate::common::{Common, Via};
+use crate::host::Nic;
 use crate::services::Service;
 use crate::switch::{FrameOwner, Reach};
 
@@ -56,7 +58,11 @@ pub(super) struct Here<'a> {
     common: &'a mut Common,
     books: &'a mut Books,
     paths: &'a Paths,
+    /// Those that wait for a lane.
+    held: &'a mut SlotQueue,
     now: Time,
+    /// It is to leave by a lane that is full.
+    finds_lane_full: Option<SlotId>,
     /// Both ends of the connection, if both are of this engine.
     pair: Option<Pair>,
     /// What may leave for another host in one frame.
@@ -74,18 +80,24 @@ struct Pair {
 impl Ways for Here<'_> {
     #[inline]
     fn most(&mut self, connection: SlotId) -> u32 {
+        let is_full = !elsewhere::has_room(self.common, self.paths, connection);
+        self.finds_lane_full = is_full.then_some(connection);
         let peer = self.books.get(connection).and_then(|book| book.peer);
         self.pair =
             peer.map(|to| Pair { from: connection, to, is_joined: self.is_joined(connection) });
         match self.pair {
             Some(Pair { is_joined: true, .. }) => JOINED_BYTES,
-            None if self.wire.segments > 1 && self.paths.leaves_host(connection) => self.wire.bytes,
+            None if self.wire.segments > 1 && self.paths.leaves_here(connection) => self.wire.bytes,
             _ => SEGMENT,
         }
     }
 
-    #[inline(always)] // On a wire it is one comparison, and a call would be more.
+    #[inline(always)] // On a wire it is two comparisons, and a call would be more.
     fn room(&mut self, bytes: u32, segment_bytes: u32) -> u32 {
+        if let Some(connection) = self.finds_lane_full {
+            self.held.push(connection.slot, ());
+            return 0;
+        }
         match self.pair {
             Some(pair) => self.room_at(pair, bytes, segment_bytes),
             None if self.wire.segments == 1 => bytes,
@@ -99,11 +111,11 @@ impl<'a> Here<'a> {
     pub(super) fn new(
         common: &'a mut Common,
         books: &'a mut Books,
-        paths: &'a Paths,
+        (paths, held): (&'a Paths, &'a mut SlotQueue),
         now: Time,
         wire: Room,
     ) -> Self {
-        Self { common, books, paths, now, pair: None, wire }
+        Self { common, books, paths, held, now, finds_lane_full: None, pair: None, wire }
     }
 
     /// True if the segment is of a joined connection.
@@ -234,7 +246,7 @@ impl Tcp {
     fn prepare_answer_here(&mut self, common: &Common, now: Time, arrival: &Arrival) {
         let (from, to) = (arrival.to.ip(), arrival.from.ip());
         if let Some(path) = common.host.own().path_here(now, from, to, protocol::TCP) {
-            self.paths.prepare(TcpPath { path, is_here: true });
+            self.paths.prepare(TcpPath { path, nic: Nic::Own, is_here: true });
         }
     }
 

@@ -7,6 +7,7 @@ use clearway_base::{SlotId, Time};
 use clearway_tcp::Transmit;
 use clearway_wire::protocol;
 
+use crate::host::Nic;
 use crate::ip::{Interface, Path, Resolution};
 
 /// Strangers whose way back is remembered until they are answered, in the same turn as a rule, or
@@ -17,6 +18,8 @@ const STRANGERS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct TcpPath {
     pub(super) path: Path,
+    /// Over which NIC.
+    pub(super) nic: Nic,
     /// It is this host: nothing leaves.
     pub(super) is_here: bool,
 }
@@ -41,23 +44,24 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The way of a segment, if there is one now. Asks for the neighbour of a connection if it is
-    /// not known; whoever `is_silent` may have another Ethernet address by now.
+    /// The way of a segment, if there is one now, over the NIC of its source. Asks for the neighbour
+    /// of a connection if it is not known; whoever `is_silent` may have another Ethernet address by now.
     #[inline]
     pub(super) fn find(
         &mut self,
         now: Time,
-        interface: &mut Interface,
+        (nic, interface): (Nic, &mut Interface),
         transmit: &Transmit,
         is_silent: impl FnOnce(SlotId) -> bool,
     ) -> Option<&TcpPath> {
         let Some(key) = transmit.connection else { return self.of_stranger(transmit) };
         let place = key.slot as usize;
         let known = self.connections.get(place).and_then(Option::as_ref);
-        let is_current = known
-            .is_some_and(|known| known.owner == key && interface.is_current(now, &known.way.path));
+        let is_current = known.is_some_and(|Known { owner, way, .. }| {
+            *owner == key && way.nic == nic && interface.is_current(now, &way.path)
+        });
         if !is_current {
-            self.refresh(now, interface, transmit, key, is_silent(key));
+            self.refresh(now, (nic, interface), transmit, key, is_silent(key));
         }
         self.connections[place].as_ref().map(|known| &known.way)
     }
@@ -67,7 +71,7 @@ impl Paths {
     fn refresh(
         &mut self,
         now: Time,
-        interface: &mut Interface,
+        (nic, interface): (Nic, &mut Interface),
         transmit: &Transmit,
         key: SlotId,
         is_silent: bool,
@@ -76,7 +80,8 @@ impl Paths {
         if self.connections.len() <= place {
             self.connections.resize_with(place + 1, || None);
         }
-        let old = self.connections[place].take().filter(|known| known.owner == key);
+        let is_same = |known: &Known| known.owner == key && known.way.nic == nic;
+        let old = self.connections[place].take().filter(is_same);
         let (from, to) = (transmit.from.ip(), transmit.to.ip());
         // RFC 4861, section 7.3.1: "the connection is making forward progress" is as good as an
         // answer of the neighbour.
@@ -87,9 +92,9 @@ impl Paths {
         }
         let here = interface.path_here(now, from, to, protocol::TCP);
         let way = match here {
-            Some(path) => Some(TcpPath { path, is_here: true }),
+            Some(path) => Some(TcpPath { path, nic, is_here: true }),
             None => match interface.path(now, from, to, protocol::TCP) {
-                Resolution::Known(path) => Some(TcpPath { path, is_here: false }),
+                Resolution::Known(path) => Some(TcpPath { path, nic, is_here: false }),
                 Resolution::Pending | Resolution::Unreachable => {
                     let old = old.map(|known| known.way);
                     let old = old.or_else(|| self.of_stranger(transmit).cloned());
@@ -112,10 +117,19 @@ impl Paths {
         known.filter(|known| known.owner == key)
     }
 
-    /// True if what a connection has sent last was for another host.
+    /// True if what a connection has sent last was for another host, over this engine's NIC.
     #[inline]
-    pub(super) fn leaves_host(&self, key: SlotId) -> bool {
-        self.known(key).is_some_and(|known| !known.way.is_here)
+    pub(super) fn leaves_here(&self, key: SlotId) -> bool {
+        self.known(key).is_some_and(|known| !known.way.is_here && known.way.nic == Nic::Own)
+    }
+
+    /// The other NIC over which a connection has sent last, by its place among them.
+    #[inline]
+    pub(super) fn other_nic(&self, key: SlotId) -> Option<usize> {
+        match self.known(key)?.way.nic {
+            Nic::Own => None,
+            Nic::Other(other) => Some(other),
+        }
     }
 
     /// The peer of a connection is one of this engine, as this version of the switch's table says.

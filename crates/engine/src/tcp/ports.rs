@@ -29,8 +29,11 @@ pub struct TcpPortSpec {
     /// Where its peers may be, who connect to it and to whom it connects; anywhere if there is
     /// nothing.
     pub peers: Vec<Prefix>,
-    /// What is received there, and what may be sent from there, which nobody else may: of all
-    /// peers, so that nobody has the port for others.
+    /// The host's other NICs that have it, too, by their numbers: what comes there for it is given
+    /// to this engine, and connections from there are its.
+    pub nics: Vec<usize>,
+    /// What is received on this engine's NIC, and what may be sent from there, which nobody else
+    /// may: of all peers, so that nobody has the port for others.
     pub rights: VifSpec,
 }
 

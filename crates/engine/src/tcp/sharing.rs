@@ -1,4 +1,5 @@
-//! Ports that apps at several engines of a NIC have, and whose a segment is that comes to one.
+//! Ports that apps at several engines have, or one on several NICs, and whose a segment is that
+//! comes to one.
 //!
 //! ```text
 //!  comes to 2 ── who knows it? ──▶ 2 ─▶ 3 ─▶ 0 ─▶ 1 ─┐
@@ -44,7 +45,7 @@ pub(crate) struct Search {
     asked: u64,
 }
 
-/// A port that an app at another engine has, and shares.
+/// A port that an app at another engine has, and shares or has on this engine's NIC as well.
 #[derive(Debug)]
 pub(super) struct NotedPort {
     pub(super) engine: usize,
@@ -55,7 +56,7 @@ pub(super) struct NotedPort {
     entry: EntryId,
 }
 
-/// Those of all other engines of the NIC. What comes to them is TCP's at each engine.
+/// Those of all other engines. What comes to them is TCP's at each engine.
 #[derive(Debug, Default)]
 pub(super) struct NotedPorts {
     by_port: HashMap<u16, Vec<NotedPort>>,
@@ -116,7 +117,7 @@ impl NotedPorts {
 }
 
 impl Tcp {
-    /// An app at another engine has a port that it shares.
+    /// An app at another engine has a port that it shares, or that it has on this engine's NIC.
     pub(crate) fn note_port(
         &mut self,
         switch: &mut Switch,
@@ -154,8 +155,10 @@ impl Tcp {
             return false;
         }
         let next = self.next(now, common.lanes.index(), others, search, arrival);
-        if let Some((engine, search)) = next {
-            common.lanes.push(engine, What::Sought(search), frame);
+        match next {
+            Some((engine, search)) => common.lanes.push(engine, What::Sought(search), frame),
+            None if common.lanes.siblings().contains(&search.begun_at) => {}
+            None => common.show_handed_in(now, frame, None),
         }
         next.is_some()
     }

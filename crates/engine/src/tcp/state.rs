@@ -18,7 +18,7 @@ use super::paths::Paths;
 use super::ports::{ClosingPort, Ports};
 use super::sharing::{NotedPort, NotedPorts};
 use super::{Tcp, TcpPortSpec, config, joined};
-use crate::channels::Channels;
+use crate::channels::{Channels, SlotQueue};
 use crate::lanes::Lanes;
 use crate::state::VifSpecState;
 use crate::switch::Switch;
@@ -34,7 +34,7 @@ pub struct TcpState {
     pub ports: Vec<TcpPortState>,
     /// Those that are being closed, by their numbers.
     pub closing: Vec<ClosingPortState>,
-    /// Those that apps at other engines have, and share.
+    /// Those that apps at other engines have, and share or have on this engine's NIC as well.
     pub noted: Vec<NotedPortState>,
     /// Whose the connections are.
     pub books: Vec<BookState>,
@@ -57,6 +57,8 @@ pub struct TcpPortState {
     pub listener: Option<u64>,
     /// Where its peers may be; anywhere if there is nothing.
     pub peers: Vec<Prefix>,
+    /// The host's other NICs that have it, too, by their numbers.
+    pub nics: Vec<u32>,
     /// What is received there, and what may be sent from there.
     pub rights: VifSpecState,
 }
@@ -72,7 +74,7 @@ pub struct ClosingPortState {
     pub told: Option<Code>,
 }
 
-/// A port that an app at another engine of the NIC has, and shares.
+/// A port that an app at another engine has, and shares or has on this engine's NIC as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NotedPortState {
     /// The engine.
@@ -174,6 +176,7 @@ impl Tcp {
             noted,
             books,
             paths: Paths::default(),
+            held: SlotQueue::default(),
             heads: Heads::default(),
             attempts: attempts.collect::<Result<_, _>>()?,
             extents: Vec::new(),
@@ -229,6 +232,7 @@ impl Ports {
                 port: port.spec.port,
                 listener: port.listener.map(Listener::to_bits),
                 peers: port.spec.peers.clone(),
+                nics: port.spec.nics.iter().map(|nic| *nic as u32).collect(), // few
                 rights: port.spec.rights.save(),
             })
             .collect();
@@ -244,11 +248,13 @@ impl Ports {
     ) -> Result<Self, Invalid> {
         let mut ports = Self::default();
         for saved in saved {
-            let TcpPortState { number, channel, address, port, listener, peers, rights } = saved;
+            let TcpPortState { number, channel, address, port, .. } = saved;
+            let TcpPortState { listener, peers, nics, rights, .. } = saved;
             ensure(channels.peek(channel).is_some(), "a TCP port of nobody")?;
             ensure(ports.is_free(number), "a TCP port that is there twice")?;
             ensure(peers.len() <= PEER_PREFIXES_MAX, "too many prefixes of peers")?;
-            let spec = TcpPortSpec { address, port, peers, rights: rights.restore()? };
+            let nics = nics.into_iter().map(|nic| nic as usize).collect();
+            let spec = TcpPortSpec { address, port, peers, nics, rights: rights.restore()? };
             ports.insert(switch, channel, number, spec);
             let Some(bits) = listener else { continue };
             let found = stack.listeners_on(address, port).find(|one| one.to_bits() == bits);
@@ -306,10 +312,11 @@ impl NotedPorts {
         for saved in saved {
             let NotedPortState { engine, number, channel, address, port, peers, rights } = saved;
             let engine = engine as usize;
-            let is_other = lanes.siblings().contains(&engine) && engine != lanes.index();
+            let is_other = engine < lanes.count() && engine != lanes.index();
             ensure(is_other, "a TCP port at an engine that there is not")?;
             ensure(peers.len() <= PEER_PREFIXES_MAX, "too many prefixes of peers")?;
-            let spec = TcpPortSpec { address, port, peers, rights: rights.restore()? };
+            let (nics, rights) = (Vec::new(), rights.restore()?); // its own engine knows which
+            let spec = TcpPortSpec { address, port, peers, nics, rights };
             all.insert(switch, engine, channel, number, spec);
         }
         Ok(all)

@@ -25,7 +25,11 @@ impl Tcp {
             channel: book.channel,
             connection: books::id(book.key),
             parent: None,
-            path: if self.paths.was_joined(book.key) { "tcp-local" } else { "tcp" },
+            path: match self.paths.other_nic(book.key) {
+                Some(_) => "tcp-other-nic",
+                None if self.paths.was_joined(book.key) => "tcp-local",
+                None => "tcp",
+            },
             peer: info.remote,
             state: name_of(info.state),
             rtt_ns: info.rtt_ns,

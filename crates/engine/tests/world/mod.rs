@@ -71,6 +71,16 @@ pub(crate) use as_inner;
 /// When worlds begin.
 const START: Time = Time::from_ns(SECOND);
 
+/// What [`World::of_two_nics`] has of a port on another NIC has its number and so much more.
+pub const PARTS: u32 = 1 << 16;
+/// The MTU of the second NIC there.
+pub const SECOND_MTU: u16 = 1400;
+
+/// The address in a network there: of the host of two NICs if `peer` is 0, else of the other.
+pub fn address_on(network: usize, peer: usize) -> IpAddr {
+    Ipv4Addr::new(10, 7 + network as u8, 0, 1 + peer as u8).into()
+}
+
 pub fn address(host: usize) -> IpAddr {
     Ipv4Addr::new(10, 7, 0, host as u8 + 1).into()
 }
@@ -184,6 +194,31 @@ impl World {
             Host { mac: mac(index), members: members.collect() }
         });
         Self::of(hosts.collect(), fabric, stranger)
+    }
+
+    /// A host of two NICs with an engine each, the second of which takes smaller packets; then a
+    /// host in the network of each.
+    pub fn of_two_nics(seed: u64) -> Self {
+        let mac = |port: usize| [2, 0, 0, 0, 1, port as u8];
+        let ports: Vec<_> = (0..4).map(|port| fabric::Port::new(mac(port), 1)).collect();
+        let (queues, fabric) = fabric::switch(fabric::Options::new(seed), &ports);
+        let mut nics = queues.into_iter().enumerate().map(|(port, queues)| {
+            let mut config = config_of(port, mac(port));
+            config.interface.addresses = vec![(address_on(port % 2, port / 2), 24)];
+            config.interface.mtu = if port == 1 { SECOND_MTU } else { 1500 };
+            let queues: Vec<_> =
+                queues.into_iter().map(|it| Box::new(it) as Box<dyn Queue>).collect();
+            (config, vec![queues])
+        });
+        let hosts = [2, 1, 1].into_iter().enumerate().map(|(host, count)| {
+            let nics: Vec<_> = nics.by_ref().take(count).collect();
+            let (mac, seed) = (nics[0].0.interface.mac, seed * 1000 + 100 * host as u64);
+            let engines = Engine::of_host(nics, seed, [host as u8; 16], START);
+            let members = engines.expect("descriptors").into_iter().map(Member::new);
+            Host { mac, members: members.collect() }
+        });
+        let hosts = hosts.collect();
+        Self::of(hosts, fabric, None)
     }
 
     fn of(hosts: Vec<Host>, fabric: fabric::Handle, stranger: Option<fabric::Queue>) -> Self {
@@ -410,6 +445,24 @@ impl World {
         self.open_port_here(app, number, spec);
         self.note(at, || Request::NoteTcpPort { engine, channel, number, spec: noted.clone() })
             .expect("noted");
+    }
+
+    /// A port of an app at an engine of the host of two NICs, on both.
+    pub fn open_tcp_port_on_both(&mut self, app: &App, number: u32, port: u16) {
+        let (engine, channel) = (app.engine, app.channel);
+        let other = 1 - engine;
+        let mac = self.hosts[app.host].mac;
+        let spec_on = |nic: usize| {
+            let mac = [mac[0], mac[1], mac[2], mac[3], mac[4], nic as u8];
+            let spec = tcp::spec(mac, None, SocketAddr::new(address_on(nic, 0), port));
+            TcpPortSpec { address: None, nics: vec![1 - nic], ..spec }
+        };
+        self.open_port_here(app, number, spec_on(engine));
+        let (number, spec) = (number + PARTS, Box::new(spec_on(other)));
+        self.noted.push((app.host, channel, number));
+        let at = Place { host: app.host, engine: other };
+        self.post(at, Request::NoteTcpPort { engine, channel, number, spec });
+        events::take_vif_opened(&mut self.member(at).events).expect("noted");
     }
 
     fn open_port_here(&mut self, app: &App, number: u32, spec: TcpPortSpec) {

@@ -172,7 +172,8 @@ pub fn spec(mac: MacAddress, vlan: Option<u16>, at: SocketAddr) -> TcpPortSpec {
         mac,
         ..VifSpec::default()
     };
-    TcpPortSpec { address: Some(address), port, peers: Vec::new(), rights }
+    let (peers, nics) = (Vec::new(), Vec::new());
+    TcpPortSpec { address: Some(address), port, peers, nics, rights }
 }
 
 /// A segment without payload, of anybody.

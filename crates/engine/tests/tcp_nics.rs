@@ -1,0 +1,170 @@
+//! TCP of a host with two NICs: its apps, at engines of either, reach others over both and are
+//! reached at each address.
+
+mod world;
+
+use std::net::SocketAddr;
+
+use clearway_channel::Code;
+use world::tcp::{Peer, exchange, run};
+use world::{Place, SECOND_MTU, SIZES, World, address_on};
+
+const SERVER_PORT: u16 = 8080;
+const CLIENT_PORT: u16 = 40_000;
+
+/// Another each time: of the last connection an engine may have something in TIME-WAIT.
+fn client_port(case: usize, network: usize) -> u16 {
+    CLIENT_PORT + (2 * case + network) as u16
+}
+
+/// An app at an engine of the host of two NICs, with a port on both.
+fn here(world: &mut World, engine: usize, port: u16) -> Peer {
+    let app = world.attach(Place { host: 0, engine }, SIZES);
+    let number = app.channel + 100;
+    world.open_tcp_port_on_both(&app, number, port);
+    Peer::of(app, number)
+}
+
+/// An app of the host in this network.
+fn there(world: &mut World, network: usize, port: u16) -> Peer {
+    Peer::at(world, 1 + network, SocketAddr::new(address_on(network, 1), port), SIZES)
+}
+
+/// The second listens, the first connects.
+fn connect(world: &mut World, peers: &mut [Peer; 2], to: SocketAddr) {
+    peers[1].listen();
+    peers[0].connect(to);
+    run(world, peers, |peers| peers.iter().all(|peer| peer.id != 0 || peer.end.is_some()));
+    assert_eq!(peers.each_ref().map(|peer| peer.end), [None, None], "to {to}");
+    assert_eq!(peers[1].local, Some(to.ip()));
+}
+
+/// No packet of a connection in this network is larger than its NIC takes.
+fn assert_fits(world: &mut World, at: Place, network: usize) {
+    let most = if network == 1 { SECOND_MTU } else { 1500 };
+    let flows = world.snapshot(at).flows;
+    assert!(flows.iter().all(|flow| flow.packet_bytes <= most), "{flows:?}");
+    assert!(!flows.is_empty());
+}
+
+/// How many frames lanes had no room for, or were too long for the other NIC.
+fn dropped(world: &mut World) -> u64 {
+    let engines = [0, 1].map(|engine| Place { host: 0, engine });
+    engines.into_iter().map(|at| world.counter(at, "lane_frames_dropped")).sum()
+}
+
+/// Whichever engine has the app and whichever NIC its peer is behind, also after the engine was
+/// saved and made again.
+#[test]
+fn an_app_is_reached_at_each_address() {
+    let mut world = World::of_two_nics(1);
+    for engine in [0, 1] {
+        for network in [0, 1] {
+            let port = client_port(engine, network);
+            let mut peers =
+                [there(&mut world, network, port), here(&mut world, engine, SERVER_PORT)];
+            connect(&mut world, &mut peers, SocketAddr::new(address_on(network, 0), SERVER_PORT));
+            for at in [Place { host: 0, engine }, Place { host: 1 + network, engine: 0 }] {
+                assert_fits(&mut world, at, network);
+            }
+            for engine in [0, 1] {
+                world.restore(Place { host: 0, engine }, |state| state).expect("it goes on");
+            }
+            exchange(&mut world, &mut peers, [200_000, 300_000]);
+            close(&mut world, &peers[1]);
+            world.close_vif(&peers[0].app, peers[0].port);
+        }
+    }
+    assert_eq!(dropped(&mut world), 0);
+}
+
+/// The port of an app is nobody's any more, on both NICs.
+fn close(world: &mut World, peer: &Peer) {
+    world.close_vif(&peer.app, peer.port);
+    world.close_vif(&peer.app, peer.port + world::PARTS);
+}
+
+/// From the address of the NIC that its peer is behind; that its segments come by a lane is no
+/// detour that another port would spare.
+#[test]
+fn an_app_reaches_others_over_each_nic() {
+    let mut world = World::of_two_nics(2);
+    for engine in [0, 1] {
+        for network in [0, 1] {
+            let port = client_port(engine, network);
+            let mut peers =
+                [here(&mut world, engine, port), there(&mut world, network, SERVER_PORT)];
+            connect(&mut world, &mut peers, SocketAddr::new(address_on(network, 1), SERVER_PORT));
+            assert!(!peers[0].is_detour);
+            let at = Place { host: 0, engine };
+            assert_fits(&mut world, at, network);
+            let path = world.snapshot(at).flows[0].path;
+            assert_eq!(path, if engine == network { "tcp" } else { "tcp-other-nic" });
+            world.restore(at, |state| state).expect("it goes on");
+            exchange(&mut world, &mut peers, [300_000, 200_000]);
+            close(&mut world, &peers[0]);
+            world.close_vif(&peers[1].app, peers[1].port);
+        }
+    }
+    assert_eq!(dropped(&mut world), 0);
+}
+
+/// Each other's, and their own: without the wire.
+#[test]
+fn apps_of_the_host_talk_at_each_address() {
+    let mut world = World::of_two_nics(3);
+    for (client, server) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        for network in [0, 1] {
+            let port = client_port(2 * client + server, network);
+            let mut peers = [here(&mut world, client, port), here(&mut world, server, SERVER_PORT)];
+            connect(&mut world, &mut peers, SocketAddr::new(address_on(network, 0), SERVER_PORT));
+            exchange(&mut world, &mut peers, [100_000, 150_000]);
+            // Where nobody listens, somebody says so.
+            peers[0].end = None;
+            peers[0].connect(SocketAddr::new(address_on(network, 0), SERVER_PORT + 1));
+            run(&mut world, &mut peers, |peers| peers[0].end.is_some());
+            assert_eq!(peers[0].end, Some(Code::Refused), "{client} {server} {network}");
+            peers.iter().for_each(|peer| close(&mut world, peer));
+        }
+    }
+}
+
+/// While the engine of the other NIC stands still, what is for it waits, and nothing is lost.
+#[test]
+fn a_full_lane_is_waited_for() {
+    const BYTES: usize = 4_000_000;
+    let mut world = World::of_two_nics(4);
+    let mut peers = [here(&mut world, 0, CLIENT_PORT), there(&mut world, 1, SERVER_PORT)];
+    connect(&mut world, &mut peers, SocketAddr::new(address_on(1, 1), SERVER_PORT));
+    let sent = world::tcp::bytes(BYTES, 5);
+    sent.chunks(60_000).for_each(|part| peers[0].send(part));
+    let other = Place { host: 0, engine: 1 };
+    let mut turns = 0;
+    while peers[1].received.len() < BYTES {
+        turns += 1;
+        // It has a turn after as many of the others as fill its lane.
+        world.member(other).is_stopped = turns % 300 != 0;
+        world.turn();
+        peers.iter_mut().for_each(Peer::poll);
+        assert!(turns < 3_000_000, "{} bytes have come", peers[1].received.len());
+    }
+    world.member(other).is_stopped = false;
+    assert!(peers[1].received == sent);
+    assert_eq!(dropped(&mut world), 0);
+}
+
+/// An app without the port on the other NIC does not connect from there: nobody would give it what
+/// comes back.
+#[test]
+fn without_the_port_on_the_other_nic_there_is_no_way() {
+    let mut world = World::of_two_nics(5);
+    let mut client = Peer::at(&mut world, 0, SocketAddr::new(address_on(0, 0), 50_000), SIZES);
+    for to in [address_on(1, 1), address_on(1, 0)] {
+        client.connect(SocketAddr::new(to, SERVER_PORT));
+        world.turn_until(|_| {
+            client.poll();
+            client.end.is_some()
+        });
+        assert_eq!(client.end.take(), Some(Code::Unreachable));
+    }
+}
