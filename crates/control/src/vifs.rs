@@ -89,7 +89,7 @@ pub enum VifStep {
     Unsteer(u32),
     /// It is open: tell its app.
     Opened(u32),
-    /// It will not be open: tell its app why.
+    /// It will not be open, and no engine has it: tell its app why. Its [`VifStep::Gone`] is next.
     Refused(u32, VifError),
     /// No engine has it any more: give back the ports that were claimed, and tell whoever waits for
     /// that.
@@ -133,6 +133,8 @@ struct Vif {
     parts: Vec<u32>,
     /// It is such a part of this one.
     part_of: Option<u32>,
+    /// Why it is not opened; its app is told when it is gone.
+    refused: Option<VifError>,
 }
 
 /// What a TCP port has on a NIC that is not its app's.
@@ -355,10 +357,7 @@ impl Vifs {
         }
         match result {
             Ok(()) => self.ask_to_open(number),
-            Err(refusal) => {
-                self.refuse(number, VifError::Nic(refusal));
-                self.remove(number);
-            }
+            Err(refusal) => self.refuse(number, VifError::Nic(refusal)),
         }
     }
 
@@ -379,7 +378,7 @@ impl Vifs {
         answers.remove(&engine);
         let is_last = answers.is_empty();
         match result {
-            Err(refused) => self.undo(number, VifError::Engine(refused)),
+            Err(refused) => self.refuse(number, VifError::Engine(refused)),
             Ok(()) if is_last => self.all_have(number),
             Ok(()) => {}
         }
@@ -413,21 +412,19 @@ impl Vifs {
         }
         match result {
             Ok(()) => self.has_opened(number),
-            Err(refusal) => self.undo(number, VifError::Nic(refusal)),
+            Err(refusal) => self.refuse(number, VifError::Nic(refusal)),
         }
     }
 
-    /// Somebody does not let it be: those who have it are to forget it.
-    fn undo(&mut self, number: u32, why: VifError) {
-        self.begin_closing(number, None);
-        self.refuse(number, why);
-    }
-
-    /// One is refused, and with it all else of the same port, however far that has come.
+    /// Somebody does not let it be, nor all else of the same port: those who have it are to forget
+    /// it, and its app is told when nothing of it is left.
     fn refuse(&mut self, number: u32, why: VifError) {
-        self.steps.push_back(VifStep::Refused(self.whole(number), why));
-        for other in self.all_of(number).into_iter().filter(|other| *other != number) {
-            self.withdraw(other);
+        let whole = self.whole(number);
+        if let Some(vif) = self.table.get_mut(&whole) {
+            vif.refused.get_or_insert(why);
+        }
+        for each in self.all_of(whole) {
+            self.withdraw(each);
         }
     }
 
@@ -480,9 +477,10 @@ impl Vifs {
     /// No engine has it.
     fn remove(&mut self, number: u32) {
         self.unregister(number);
-        let removed = self.table.remove(&number);
+        let Some(Vif { refused, part_of, .. }) = self.table.remove(&number) else { return };
+        self.steps.extend(refused.map(|why| VifStep::Refused(number, why)));
         self.steps.push_back(VifStep::Gone(number));
-        if let Some(whole) = removed.and_then(|vif| vif.part_of) {
+        if let Some(whole) = part_of {
             let parts = self.table.get_mut(&whole).map(|vif| &mut vif.parts);
             parts.into_iter().for_each(|parts| parts.retain(|part| *part != number));
             self.finish_closing(whole);
@@ -492,7 +490,13 @@ impl Vifs {
     /// It is to be no more, however far it has come.
     fn withdraw(&mut self, number: u32) {
         match self.stage(number) {
-            Some(Stage::Checking(_) | Stage::Claiming) => self.remove(number),
+            Some(Stage::Checking(_) | Stage::Claiming) => {
+                self.unregister(number);
+                if let Some(stage) = self.stage_mut(number) {
+                    *stage = Stage::Closing(BTreeSet::new());
+                }
+                self.finish_closing(number);
+            }
             Some(Stage::Opening(_) | Stage::Steering | Stage::Open) => {
                 self.begin_closing(number, None);
             }
@@ -604,8 +608,17 @@ impl Vifs {
 impl Vif {
     /// One of a single NIC.
     fn new(nic: usize, owner: VifOwner, spec: Spec, stage: Stage) -> Self {
-        let (group, registered, parts, part_of) = (None, None, Vec::new(), None);
-        Self { nic, owner, spec, stage, group, registered, parts, part_of }
+        Self {
+            nic,
+            owner,
+            spec,
+            stage,
+            group: None,
+            registered: None,
+            parts: Vec::new(),
+            part_of: None,
+            refused: None,
+        }
     }
 
     const fn is_closing(&self) -> bool {

@@ -100,10 +100,7 @@ impl Vifs {
                 vif.registered = Some(id);
                 self.steps.push_back(VifStep::Claim(number));
             }
-            Err(refused) => {
-                self.refuse(number, VifError::Registry(refused));
-                self.remove(number);
-            }
+            Err(refused) => self.refuse(number, VifError::Registry(refused)),
         }
     }
 

@@ -166,7 +166,10 @@ impl Host {
                 assert!(self.all_have(number));
                 self.opened.push(number);
             }
-            VifStep::Refused(number, why) => self.refused.push((number, why)),
+            VifStep::Refused(number, why) => {
+                assert!(!self.somebody_has(number), "whoever is refused could try again");
+                self.refused.push((number, why));
+            }
             VifStep::Gone(number) => {
                 assert!(!self.somebody_has(number) && !self.steered.contains(&number));
                 self.claimed.remove(&number);
@@ -313,8 +316,9 @@ fn what_an_engine_refuses_no_engine_has() {
     for engine in [0, 1, 2] {
         host.turn(engine, true);
     }
-    assert_eq!(host.refused, [(number, VifError::Engine(VifRefused::NoChannel))]);
+    assert!(host.refused.is_empty() && host.gone.is_empty(), "engines have it yet");
     host.settle();
+    assert_eq!(host.refused, [(number, VifError::Engine(VifRefused::NoChannel))]);
     assert_eq!((&host.opened[..], &host.gone[..]), (&[][..], &[number][..]));
     host.check_empty();
 }
