@@ -410,9 +410,6 @@ impl Calls {
                 self.expire(channel);
                 continue;
             }
-            if channel.has_engine_work() {
-                continue;
-            }
             match channel.next_event(Some(Duration::ZERO)) {
                 Ok(event) => {
                     self.since_clock += 1;

@@ -96,12 +96,6 @@ impl Channel {
         Some(self.in_place(message))
     }
 
-    /// Has an embedded engine work, if the app knows of all that it has told. True if it may have
-    /// told something since.
-    pub(crate) fn has_engine_work(&mut self) -> bool {
-        self.host.is_embedded() && self.has_told_all() && self.take_ring().unwrap_or(false)
-    }
-
     /// The app knows of all that was in the ring.
     #[inline]
     pub(crate) fn has_told_all(&self) -> bool {
