@@ -17,7 +17,7 @@ use crate::layout::{
     SYNC_APP_PROCESSOR, SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD,
     SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
-use crate::memory::{Bytes, Memory, SharedRing, prefetch};
+use crate::memory::{Bytes, Memory, SharedRing, prefetch_behind};
 use crate::processor::{Whereabouts, there};
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
@@ -210,7 +210,7 @@ impl AppEnd {
         let Completion::Received { connection, stream, offset, length, buffer, sent } = told else {
             return None;
         };
-        prefetch(self.completions.entry_ahead(1));
+        prefetch_behind(entry);
         self.receive.bytes.prefetch(offset as usize);
         self.completions.advance();
         let bytes = Granted::new(offset, length, buffer, self.grant_tag);
@@ -227,7 +227,7 @@ impl AppEnd {
         else {
             return None;
         };
-        prefetch(self.completions.entry_ahead(1));
+        prefetch_behind(entry);
         self.completions.advance();
         let bytes = self.read_bytes(offset, length, buffer);
         Some(Operated { status, token, value, extra, bytes })
@@ -279,7 +279,7 @@ impl AppEnd {
         };
         let completion =
             Completion::decode(upper, entry, self.sizes.receive_pool_bytes).map_err(|_| Corrupt)?;
-        prefetch(self.completions.entry_ahead(1));
+        prefetch_behind(entry);
         match completion {
             Completion::Received { offset, .. }
             | Completion::Frames { offset, .. }

@@ -13,7 +13,7 @@ use crate::layout::{
     OUTSTANDING_SENDS_MAX, SYNC_APP_PROCESSOR, SYNC_APP_SLEEPING, SYNC_CLOSED,
     SYNC_COMPLETION_HEAD, SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
-use crate::memory::{Bytes, Memory, SharedRing, prefetch};
+use crate::memory::{Bytes, Memory, SharedRing, prefetch_behind};
 use crate::processor::{Whereabouts, there};
 use crate::ring::{BadHead, BadTurn, Consumer, Producer};
 use crate::sleep::{self, Fence};
@@ -209,7 +209,7 @@ impl DaemonEnd {
         };
         let sent = Command::decode_send(upper, entry, self.sizes.transmit_pool_bytes);
         let Some((next, offset)) = sent else { return Next::Other };
-        prefetch(self.commands.entry_ahead(1));
+        prefetch_behind(entry);
         self.transmit.prefetch(offset as usize);
         self.sends_outstanding += 1;
         self.commands.advance();
@@ -229,7 +229,7 @@ impl DaemonEnd {
         if !matches!(asked, Command::Ask { connection, .. } if connection == on) {
             return None;
         }
-        prefetch(self.commands.entry_ahead(1));
+        prefetch_behind(entry);
         self.commands.advance();
         Some(asked)
     }
@@ -251,7 +251,7 @@ impl DaemonEnd {
             Err(BadTurn { found, expected }) => return Err(Violation::Turn { found, expected }),
         };
         let command = Command::decode(upper, entry, self.sizes.transmit_pool_bytes)?;
-        prefetch(self.commands.entry_ahead(1));
+        prefetch_behind(entry);
         if let Command::Send { offset, .. }
         | Command::SendWithin { offset, .. }
         | Command::SendFrames { offset, .. }

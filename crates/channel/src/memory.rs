@@ -457,6 +457,12 @@ pub fn fetch<T>(value: &T) {
     }
 }
 
+/// Asks the processor to load the entry behind this one soon, which is the next but once per lap.
+#[inline]
+pub(crate) fn prefetch_behind(entry: &Entry) {
+    prefetch(core::ptr::from_ref(entry).wrapping_add(1));
+}
+
 /// Asks the processor to load a cache line soon. Any address is allowed.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {

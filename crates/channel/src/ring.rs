@@ -155,12 +155,6 @@ impl<M: RingMemory> Consumer<M> {
         }
     }
 
-    /// The entry `ahead` of the next one, for prefetching.
-    #[inline]
-    pub(crate) fn entry_ahead(&self, ahead: u32) -> &Entry {
-        self.memory.entry((self.position as u32).wrapping_add(ahead))
-    }
-
     /// Done with the entry that `peek` showed.
     #[inline]
     pub(crate) fn advance(&mut self) {
