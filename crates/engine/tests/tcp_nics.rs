@@ -5,17 +5,16 @@ mod world;
 
 use std::net::SocketAddr;
 
+use clearway_base::{MILLISECOND, SECOND};
 use clearway_channel::Code;
 use world::tcp::{Peer, exchange, run};
 use world::{Place, SECOND_MTU, SIZES, World, address_on};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
-
-/// Another each time: of the last connection an engine may have something in TIME-WAIT.
-fn client_port(case: usize, network: usize) -> u16 {
-    CLIENT_PORT + (2 * case + network) as u16
-}
+/// After that long a new connection may have the ports of one in TIME-WAIT: its timestamps are
+/// later (RFC 6191).
+const REST_NS: u64 = 2 * MILLISECOND;
 
 /// An app at an engine of the host of two NICs, with a port on both.
 fn here(world: &mut World, engine: usize, port: u16) -> Peer {
@@ -30,12 +29,19 @@ fn there(world: &mut World, network: usize, port: u16) -> Peer {
     Peer::at(world, 1 + network, SocketAddr::new(address_on(network, 1), port), SIZES)
 }
 
-/// The second listens, the first connects.
+/// The second listens, the first connects: with its first SYN, whatever engines have in TIME-WAIT.
 fn connect(world: &mut World, peers: &mut [Peer; 2], to: SocketAddr) {
     peers[1].listen();
+    // An engine of many apps does not look at each of them in each turn.
+    world.turn_until(|_| peers[1].app.end.has_room_for(SIZES.submission_entries));
+    world.now = world.now + REST_NS;
+    let begun = world.now;
     peers[0].connect(to);
-    run(world, peers, |peers| peers.iter().all(|peer| peer.id != 0 || peer.end.is_some()));
+    run(world, peers, |peers| {
+        peers.iter().all(|peer| peer.id != 0) || peers.iter().any(|peer| peer.end.is_some())
+    });
     assert_eq!(peers.each_ref().map(|peer| peer.end), [None, None], "to {to}");
+    assert!(world.now.since(begun) < SECOND, "a SYN was lost");
     assert_eq!(peers[1].local, Some(to.ip()));
 }
 
@@ -60,9 +66,8 @@ fn an_app_is_reached_at_each_address() {
     let mut world = World::of_two_nics(1);
     for engine in [0, 1] {
         for network in [0, 1] {
-            let port = client_port(engine, network);
             let mut peers =
-                [there(&mut world, network, port), here(&mut world, engine, SERVER_PORT)];
+                [there(&mut world, network, CLIENT_PORT), here(&mut world, engine, SERVER_PORT)];
             connect(&mut world, &mut peers, SocketAddr::new(address_on(network, 0), SERVER_PORT));
             for at in [Place { host: 0, engine }, Place { host: 1 + network, engine: 0 }] {
                 assert_fits(&mut world, at, network);
@@ -91,9 +96,8 @@ fn an_app_reaches_others_over_each_nic() {
     let mut world = World::of_two_nics(2);
     for engine in [0, 1] {
         for network in [0, 1] {
-            let port = client_port(engine, network);
             let mut peers =
-                [here(&mut world, engine, port), there(&mut world, network, SERVER_PORT)];
+                [here(&mut world, engine, CLIENT_PORT), there(&mut world, network, SERVER_PORT)];
             connect(&mut world, &mut peers, SocketAddr::new(address_on(network, 1), SERVER_PORT));
             assert!(!peers[0].is_detour);
             let at = Place { host: 0, engine };
@@ -115,8 +119,8 @@ fn apps_of_the_host_talk_at_each_address() {
     let mut world = World::of_two_nics(3);
     for (client, server) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for network in [0, 1] {
-            let port = client_port(2 * client + server, network);
-            let mut peers = [here(&mut world, client, port), here(&mut world, server, SERVER_PORT)];
+            let mut peers =
+                [here(&mut world, client, CLIENT_PORT), here(&mut world, server, SERVER_PORT)];
             connect(&mut world, &mut peers, SocketAddr::new(address_on(network, 0), SERVER_PORT));
             exchange(&mut world, &mut peers, [100_000, 150_000]);
             // Where nobody listens, somebody says so.

@@ -6,13 +6,14 @@ mod world;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use clearway_base::{MILLISECOND, SECOND};
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
 use clearway_engine::CaptureSpec;
 use clearway_nic::fabric::{Hash, RssOptions};
 use clearway_nic::{MacAddress, Queue};
 use clearway_wire::tcp::{Check, Flags, Repr, View};
 use world::pair::restore;
-use world::tcp::{Peer, bytes, segment, spec};
+use world::tcp::{Peer, bytes, run, segment, spec};
 use world::{App, Place, SIZES, World, address};
 
 const SERVER_PORT: u16 = 8080;
@@ -378,30 +379,73 @@ fn a_syn_of_a_peer_that_has_a_connection_elsewhere_is_challenged_there() {
 }
 
 /// A peer may begin anew from a port whose last connection is over at another engine, where nobody
-/// listens any more. What is late of the old one is that engine's still.
+/// listens any more. What is late of the old one is that engine's still, and so is its first SYN if
+/// that may be late, too: it is challenged, and the next one is not.
 #[test]
 fn what_is_over_where_nobody_listens_is_no_obstacle() {
-    let mut scene = Scene::new(8, 2);
-    scene.join_at(0..2);
-    let stranger = Stranger::new(&scene, 5000);
-    stranger.move_to(&scene, 1);
-    let ask = |scene: &mut Scene, flags, numbers| {
-        let frame = stranger.frame(flags, numbers);
-        stranger.ask(scene, &frame)
-    };
-    let (_, number, _) = ask(&mut scene, Flags::SYN, (1000, 0)).expect("an answer");
-    let next = number.wrapping_add(1);
-    assert_eq!(ask(&mut scene, Flags::ACK, (1001, next)), None, "open");
-    scene.servers[1].poll();
-    let connection = *scene.servers[1].peers.keys().next().expect("accepted");
-    scene.servers[1].app.submit(&Command::TcpClose { connection, abort: false });
-    scene.stop_listening(1);
-    let fin = Flags::FIN | Flags::ACK;
-    let acknowledged = (Flags::ACK, next.wrapping_add(1), 1002);
-    assert_eq!(ask(&mut scene, fin, (1001, next.wrapping_add(1))), Some(acknowledged));
-    assert_eq!(ask(&mut scene, fin, (1001, next.wrapping_add(1))), Some(acknowledged), "again");
-    let (flags, _, acknowledgement) = ask(&mut scene, Flags::SYN, (9000, 0)).expect("an answer");
-    assert_eq!((flags, acknowledgement), (Flags::SYN | Flags::ACK, 9001));
+    for gives_port_up in [false, true] {
+        let mut scene = Scene::new(8, 2);
+        scene.join_at(0..2);
+        let stranger = Stranger::new(&scene, 5000);
+        stranger.move_to(&scene, 1);
+        let ask = |scene: &mut Scene, flags, numbers| {
+            let frame = stranger.frame(flags, numbers);
+            stranger.ask(scene, &frame)
+        };
+        let (_, number, _) = ask(&mut scene, Flags::SYN, (1000, 0)).expect("an answer");
+        let next = number.wrapping_add(1);
+        assert_eq!(ask(&mut scene, Flags::ACK, (1001, next)), None, "open");
+        scene.servers[1].poll();
+        let connection = *scene.servers[1].peers.keys().next().expect("accepted");
+        scene.servers[1].app.submit(&Command::TcpClose { connection, abort: false });
+        scene.stop_listening(1);
+        let (fin, end) = (Flags::FIN | Flags::ACK, next.wrapping_add(1));
+        let acknowledged = (Flags::ACK, end, 1002);
+        assert_eq!(ask(&mut scene, fin, (1001, end)), Some(acknowledged));
+        if gives_port_up {
+            scene.leave(1);
+        }
+        assert_eq!(ask(&mut scene, fin, (1001, end)), Some(acknowledged), "again");
+        assert_eq!(ask(&mut scene, Flags::SYN, (900, 0)), Some(acknowledged), "challenged");
+        assert_eq!(ask(&mut scene, Flags::RST, (1002, 0)), None);
+        let answer = ask(&mut scene, Flags::SYN, (9000, 0)).expect("an answer");
+        assert_eq!((answer.0, answer.2), (Flags::SYN | Flags::ACK, 9001));
+    }
+}
+
+/// Who has the port next, at another engine, connects from it to the same peer, whose answers come
+/// to the engine where the last connection is in TIME-WAIT.
+#[test]
+fn what_is_over_does_not_keep_others_from_connecting() {
+    let mut world = World::at_switch(11, &[1, 2]);
+    let [from, to] = [(1, CLIENT_PORT), (0, SERVER_PORT)]
+        .map(|(host, port)| SocketAddr::new(address(host), port));
+    let answer = segment((world.hosts[1].mac, from), (world.hosts[0].mac, to), Repr::default());
+    for before in [0, 1] {
+        while world.fabric.queue_of(1, &answer) != before {
+            world.fabric.rekey(1);
+        }
+        for engine in [before, 1 - before] {
+            let app = world.attach(Place { host: 1, engine }, SIZES);
+            let number = app.channel + 100;
+            let spec = spec(world.hosts[1].mac, None, from);
+            world.open_shared_tcp_port(&app, number, spec);
+            let mut peers = [Peer::of(app, number), Peer::at(&mut world, 0, to, SIZES)];
+            peers[1].listen();
+            world.turn();
+            world.now = world.now + 2 * MILLISECOND; // RFC 6191: a later timestamp
+            let begun = world.now;
+            peers[0].connect(to);
+            run(&mut world, &mut peers, |peers| peers.iter().all(|peer| peer.id != 0));
+            assert!(world.now.since(begun) < SECOND, "a SYN was lost");
+            // Who ends first has it in TIME-WAIT.
+            peers[0].shutdown();
+            run(&mut world, &mut peers, |peers| peers[1].has_heard_all);
+            peers[1].shutdown();
+            run(&mut world, &mut peers, |peers| peers.iter().all(|peer| peer.end.is_some()));
+            peers.iter().for_each(|peer| world.close_vif(&peer.app, peer.port));
+        }
+    }
 }
 
 /// Who has begun to connect to a listener that goes is accepted by one at another engine.

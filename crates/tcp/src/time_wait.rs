@@ -68,7 +68,7 @@ impl TimeWait {
             return Verdict::Drop;
         }
         let is_syn = is_syn(repr);
-        if is_syn && listens && self.is_new_syn(start, arrival) {
+        if is_syn && listens && self.is_new_syn(arrival) {
             return Verdict::Reuse;
         }
         if is_silent && !repr.flags.contains(Flags::ACK) {
@@ -110,20 +110,18 @@ impl TimeWait {
         self.remains.timestamps.as_ref().is_none_or(|timestamps| timestamps.has_ticked(now))
     }
 
-    /// True for a SYN that cannot be an old one.
-    pub(crate) fn may_begin_anew(&self, arrival: &Arrival) -> bool {
-        let start = seq::position(self.remains.rcv_next, arrival.repr.sequence);
-        is_syn(&arrival.repr) && self.is_new_syn(start, arrival)
-    }
-
-    /// RFC 6191, section 2: a SYN with a timestamp "greater than the last timestamp seen", or
-    /// without one and with a sequence number "larger than the last sequence number".
-    fn is_new_syn(&self, start: u64, arrival: &Arrival) -> bool {
+    /// True if a SYN cannot be an old one. RFC 6191, section 2: a SYN with a timestamp "greater than
+    /// the last timestamp seen", or without one and with a sequence number "larger than the last
+    /// sequence number".
+    pub(crate) fn is_new_syn(&self, arrival: &Arrival) -> bool {
         match (&self.remains.timestamps, arrival.repr.options.timestamps) {
             (Some(timestamps), Some(option)) if option.value != timestamps.recent() => {
                 is_before(timestamps.recent(), option.value)
             }
-            _ => start > self.remains.rcv_next,
+            _ => {
+                let rcv_next = self.remains.rcv_next;
+                seq::position(rcv_next, arrival.repr.sequence) > rcv_next
+            }
         }
     }
 
@@ -156,7 +154,7 @@ impl TimeWait {
 }
 
 /// True for what opens a connection.
-fn is_syn(repr: &Repr) -> bool {
+pub(crate) fn is_syn(repr: &Repr) -> bool {
     repr.flags.contains(Flags::SYN) && !repr.flags.intersects(Flags::ACK | Flags::RST)
 }
 

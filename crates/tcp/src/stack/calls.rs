@@ -217,11 +217,12 @@ impl Stack {
         self.connections.get(key).map(Connection::info)
     }
 
-    /// True if a segment from `remote` to `local` is of something that is kept here: of a
-    /// connection, or of what has been one or is to become one.
+    /// True if a segment from `remote` to `local` is of a connection that is kept here, or of what
+    /// is to become one. Where one is over, the ports may be another stack's by now.
     #[must_use]
     pub fn has(&self, local: SocketAddr, remote: SocketAddr) -> bool {
-        self.table.contains_key(&Tuple::new(local, remote))
+        let entry = self.table.get(&Tuple::new(local, remote));
+        entry.is_some_and(|entry| !matches!(entry, Entry::TimeWait(_)))
     }
 
     /// The other end of a connection, if that is one of this stack, too.

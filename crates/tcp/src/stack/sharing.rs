@@ -10,19 +10,21 @@ use clearway_wire::tcp::Flags;
 use super::{Entry, Listener, Stack};
 use crate::connection::Arrival;
 use crate::saved::{Orphan, SavedHalfOpen};
+use crate::time_wait::is_syn;
 use crate::tuple::Tuple;
 
 impl Stack {
-    /// True if a segment is of something that is kept here: a connection, a half-open one, or one
-    /// in TIME-WAIT. If a SYN may take the ports of the last, and nobody here listens for it, they
-    /// are free for whoever does elsewhere.
+    /// True if a segment is of something that is kept here: of a connection, or a half-open one; or
+    /// if it is a SYN, of one in TIME-WAIT, which judges it. If it may take the ports of that, and
+    /// nobody here listens for it, they are free for whoever does elsewhere.
     pub fn knows(&mut self, arrival: &Arrival) -> bool {
         let tuple = Tuple::new(arrival.to, arrival.from);
         match self.table.get(&tuple).copied() {
             None => false,
+            Some(Entry::TimeWait(_)) if !is_syn(&arrival.repr) => false,
             Some(Entry::TimeWait(key)) if self.listener_for(arrival.to, &tuple).is_none() => {
                 let entry = self.time_waits.get_mut(key);
-                let is_over = entry.is_some_and(|entry| entry.may_begin_anew(arrival));
+                let is_over = entry.is_some_and(|entry| entry.is_new_syn(arrival));
                 if is_over {
                     self.time_waits.remove(key);
                     self.table.remove(&tuple);
@@ -31,6 +33,14 @@ impl Stack {
             }
             Some(_) => true,
         }
+    }
+
+    /// True if a segment that no stack knows is late of a connection that is over here: there is one
+    /// in TIME-WAIT. What is known goes before: who has the ports now may have connected from them.
+    #[must_use]
+    pub fn remembers(&self, arrival: &Arrival) -> bool {
+        let entry = self.table.get(&Tuple::new(arrival.to, arrival.from));
+        matches!(entry, Some(Entry::TimeWait(_)))
     }
 
     /// True if a segment that no stack knows is for a listener here: it is a SYN, or brings a
