@@ -6,7 +6,7 @@ mod world;
 use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, SECOND};
-use clearway_channel::Code;
+use clearway_channel::{Code, Sizes};
 use world::tcp::{Peer, exchange, run};
 use world::{Place, SECOND_MTU, SIZES, World, address_on};
 
@@ -136,24 +136,32 @@ fn apps_of_the_host_talk_at_each_address() {
 /// While the engine of the other NIC stands still, what is for it waits, and nothing is lost.
 #[test]
 fn a_full_lane_is_waited_for() {
-    const BYTES: usize = 4_000_000;
+    // The first windows of all together are more than a lane holds.
+    const CONNECTIONS: u16 = 30;
+    const BYTES: usize = 20_000;
+    let sizes = Sizes { transmit_pool_bytes: 1 << 20, receive_pool_bytes: 1 << 20, ..SIZES };
     let mut world = World::of_two_nics(4);
-    let mut peers = [here(&mut world, 0, CLIENT_PORT), there(&mut world, 1, SERVER_PORT)];
-    connect(&mut world, &mut peers, SocketAddr::new(address_on(1, 1), SERVER_PORT));
-    let sent = world::tcp::bytes(BYTES, 5);
-    sent.chunks(60_000).for_each(|part| peers[0].send(part));
-    let other = Place { host: 0, engine: 1 };
-    let mut turns = 0;
-    while peers[1].received.len() < BYTES {
-        turns += 1;
-        // It has a turn after as many of the others as fill its lane.
-        world.member(other).is_stopped = turns % 300 != 0;
-        world.turn();
-        peers.iter_mut().for_each(Peer::poll);
-        assert!(turns < 3_000_000, "{} bytes have come", peers[1].received.len());
+    let mut pairs = Vec::new();
+    for number in 0..CONNECTIONS {
+        let app = world.attach(Place { host: 0, engine: 0 }, sizes);
+        let port = app.channel + 100;
+        world.open_tcp_port_on_both(&app, port, CLIENT_PORT + number);
+        let to = SocketAddr::new(address_on(1, 1), SERVER_PORT + number);
+        let mut peers = [Peer::of(app, port), Peer::at(&mut world, 2, to, sizes)];
+        connect(&mut world, &mut peers, to);
+        pairs.push(peers);
     }
+    let sent = world::tcp::bytes(BYTES, 5);
+    let other = Place { host: 0, engine: 1 };
+    world.member(other).is_stopped = true;
+    pairs.iter_mut().for_each(|[client, _]| client.send(&sent));
+    (0..200).for_each(|_| world.turn());
     world.member(other).is_stopped = false;
-    assert!(peers[1].received == sent);
+    world.turn_until(|_| {
+        pairs.iter_mut().flatten().for_each(Peer::poll);
+        pairs.iter().all(|[_, server]| server.received.len() == BYTES)
+    });
+    assert!(pairs.iter().all(|[_, server]| server.received == sent));
     assert_eq!(dropped(&mut world), 0);
 }
 
