@@ -181,6 +181,12 @@ impl Tcp {
         frames: &[&[u8]],
         search: Search,
     ) {
+        if common.captures.any() {
+            // Each is shown where it is found to be this engine's: of a run only the first would be.
+            return frames.iter().for_each(|frame| {
+                self.receive_alone(common, now, frame, search.via(), search);
+            });
+        }
         self.receive_all(common, now, frames, search.via(), search);
     }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, SECOND};
 use clearway_channel::{Code, Sizes};
+use clearway_engine::{CaptureSpec, Request};
 use world::tcp::{Peer, exchange, run};
 use world::{Place, SECOND_MTU, SIZES, World, address_on};
 
@@ -163,6 +164,33 @@ fn a_full_lane_is_waited_for() {
     });
     assert!(pairs.iter().all(|[_, server]| server.received == sent));
     assert_eq!(dropped(&mut world), 0);
+}
+
+/// Who watches a NIC sees each segment once, on its way out and on its way in: on the NIC by whose
+/// wire it goes, and on that of the app.
+#[test]
+fn captures_of_both_nics_see_each_segment_once() {
+    let mut world = World::of_two_nics(6);
+    let mut watchers = [0, 1].map(|engine| {
+        let at = Place { host: 0, engine };
+        let app = world.attach(at, SIZES);
+        let filter = vec!["tcp".parse().expect("a filter")];
+        let spec = Box::new(CaptureSpec { filter, app: None, connection: None });
+        world.post(at, Request::OpenCapture { channel: app.channel, vif: 9, spec });
+        world::events::take_vif_opened(&mut world.member(at).events).expect("it may");
+        app
+    });
+    let ends = [CLIENT_PORT, SERVER_PORT];
+    let mut peers = [here(&mut world, 0, ends[0]), there(&mut world, 1, ends[1])];
+    connect(&mut world, &mut peers, SocketAddr::new(address_on(1, 1), SERVER_PORT));
+    exchange(&mut world, &mut peers, [20_000, 30_000]);
+    let [left, came] = [0, 2].map(|host| world.counter(host, "segments_sent"));
+    for (nic, watcher) in watchers.iter_mut().enumerate() {
+        watcher.poll();
+        let sent = watcher.frames.iter().filter(|(_, info, _)| info.is_outgoing()).count() as u64;
+        let received = watcher.frames.len() as u64 - sent;
+        assert_eq!((sent, received), (left, came), "by the capture of NIC {nic}");
+    }
 }
 
 /// An app without the port on the other NIC does not connect from there: nobody would give it what
