@@ -16,7 +16,7 @@ use clearway_wire::tcp::{Flags, Repr, View};
 use clearway_wire::{ethernet, icmpv4, ipv4, protocol};
 use world::pair::restore;
 use world::tcp::{Peer, bytes, exchange, run, segment, spec};
-use world::{App, Place, SIZES, World, address, as_inner, events};
+use world::{App, Place, SIZES, World, address, address_on, as_inner, events};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
@@ -457,6 +457,32 @@ fn a_router_says_what_is_too_large() {
     assert_eq!(flows[0].packet_bytes, 1000 - 20 - 20 - 12);
     let flows = world.snapshot(1).flows;
     assert_eq!(flows[0].packet_bytes, 1448, "the way back is another");
+}
+
+/// The engine of the connection hears it, whichever NIC the router is behind.
+#[test]
+fn a_router_behind_another_nic_is_heard() {
+    let between = Arc::<Mutex<Between>>::default();
+    let mut world = World::of_two_nics_over(4, |nic, queue| match nic {
+        1 => Box::new(Tampered { queue, between: between.clone() }),
+        _ => queue,
+    });
+    let app = world.attach(0, SIZES);
+    let number = app.channel + 100;
+    world.open_tcp_port_on_both(&app, number, CLIENT_PORT);
+    let to = SocketAddr::new(address_on(1, 1), SERVER_PORT);
+    let mut peers = [Peer::of(app, number), Peer::at(&mut world, 2, to, SIZES)];
+    connect(&mut world, &mut peers, to);
+    lock(&between).mtu = Some(1000);
+    peers[0].send(&bytes(50_000, 3));
+    run(&mut world, &mut peers, |peers| peers[1].received.len() == 50_000);
+    assert!(peers[1].received == bytes(50_000, 3));
+    let flows = world.snapshot(0).flows;
+    assert_eq!((&*flows[0].path, flows[0].packet_bytes), ("tcp-other-nic", 1000 - 20 - 20 - 12));
+    lock(&between).refuses = true;
+    peers[0].connect(SocketAddr::new(to.ip(), SERVER_PORT + 1));
+    run(&mut world, &mut peers, |peers| peers[0].end.is_some());
+    assert_eq!(peers[0].end, Some(Code::Refused));
 }
 
 #[test]

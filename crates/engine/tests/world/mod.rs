@@ -199,6 +199,15 @@ impl World {
     /// A host of two NICs with an engine each, the second of which takes smaller packets; then a
     /// host in the network of each.
     pub fn of_two_nics(seed: u64) -> Self {
+        Self::of_two_nics_over(seed, |_, queue| queue)
+    }
+
+    /// The same over queues that `wrap` makes of those of the fabric, whose numbers it is told: the
+    /// host's first.
+    pub fn of_two_nics_over(
+        seed: u64,
+        wrap: impl Fn(usize, Box<dyn Queue>) -> Box<dyn Queue>,
+    ) -> Self {
         let mac = |port: usize| [2, 0, 0, 0, 1, port as u8];
         let ports: Vec<_> = (0..4).map(|port| fabric::Port::new(mac(port), 1)).collect();
         let (queues, fabric) = fabric::switch(fabric::Options::new(seed), &ports);
@@ -206,8 +215,7 @@ impl World {
             let mut config = config_of(port, mac(port));
             config.interface.addresses = vec![(address_on(port % 2, port / 2), 24)];
             config.interface.mtu = if port == 1 { SECOND_MTU } else { 1500 };
-            let queues: Vec<_> =
-                queues.into_iter().map(|it| Box::new(it) as Box<dyn Queue>).collect();
+            let queues: Vec<_> = queues.into_iter().map(|it| wrap(port, Box::new(it))).collect();
             (config, vec![queues])
         });
         let hosts = [2, 1, 1].into_iter().enumerate().map(|(host, count)| {
