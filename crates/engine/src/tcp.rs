@@ -182,7 +182,7 @@ impl Tcp {
         search: Search,
     ) {
         if common.captures.any() {
-            // Each is shown where it is found to be this engine's: of a run only the first would be.
+            // Each is shown where it is found to be this engine's; of a run, only the first.
             return frames.iter().for_each(|frame| {
                 self.receive_alone(common, now, frame, search.via(), search);
             });

@@ -478,7 +478,7 @@ fn a_router_behind_another_nic_is_heard() {
     run(&mut world, &mut peers, |peers| peers[1].received.len() == 50_000);
     assert!(peers[1].received == bytes(50_000, 3));
     let flows = world.snapshot(0).flows;
-    assert_eq!((&*flows[0].path, flows[0].packet_bytes), ("tcp-other-nic", 1000 - 20 - 20 - 12));
+    assert_eq!((flows[0].path, flows[0].packet_bytes), ("tcp-other-nic", 1000 - 20 - 20 - 12));
     lock(&between).refuses = true;
     peers[0].connect(SocketAddr::new(to.ip(), SERVER_PORT + 1));
     run(&mut world, &mut peers, |peers| peers[0].end.is_some());

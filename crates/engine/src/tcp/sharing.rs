@@ -16,8 +16,8 @@
 //! which answers it as RFC 9293, section 3.10.7.4, says.
 //!
 //! One in TIME-WAIT is known by SYNs only. All else is of a connection first: who has the port now
-//! may have connected from it to the same peer. What is of none is late, and in the second round the
-//! one in TIME-WAIT takes it.
+//! may have connected from it to the same peer. What is of none is late, and in the second round
+//! the one in TIME-WAIT takes it.
 //!
 //! Nothing is kept of a search but in the parcel that is on its way. Each engine asks those of the
 //! others that have the port as far as it knows, each of them once.

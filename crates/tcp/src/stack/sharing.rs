@@ -35,8 +35,8 @@ impl Stack {
         }
     }
 
-    /// True if a segment that no stack knows is late of a connection that is over here: there is one
-    /// in TIME-WAIT. What is known goes before: who has the ports now may have connected from them.
+    /// True if a segment that no stack knows is late of a connection that is over here, in
+    /// TIME-WAIT. What is known goes before: who has the ports now may have connected from them.
     #[must_use]
     pub fn remembers(&self, arrival: &Arrival) -> bool {
         let entry = self.table.get(&Tuple::new(arrival.to, arrival.from));
