@@ -115,8 +115,8 @@ install_dissector() {
     if [ -n "$plugins" ]; then
         put 644 packaging/wireshark/clearway.lua "$plugins/clearway.lua"
     elif [ -z "$destdir" ]; then
-        say "no Wireshark here; it shows Clearway's packets with $share/clearway.lua in its folder" \
-            "of Lua plugins (Help, About, Folders)"
+        say "no Wireshark here; it shows Clearway's packets with $share/clearway.lua in its" \
+            "folder of Lua plugins (Help, About, Folders)"
     fi
 }
 

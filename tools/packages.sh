@@ -40,8 +40,8 @@ deb() {
     mapfile -t needed < <(find "$root/usr" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
     mkdir -p "$work/debian"
     cp packaging/deb/control "$work/debian/control"
-    printf 'clearway (%s) unstable; urgency=low\n\n  * See git log.\n\n -- Clearway developers <>  %s\n' \
-        "$version" "$(date -R)" >"$work/debian/changelog"
+    printf '%s\n' "clearway ($version) unstable; urgency=low" "" "  * See git log." "" \
+        " -- Clearway developers <>  $(date -R)" >"$work/debian/changelog"
     : >"$work/debian/substvars"
     (
         cd "$work"

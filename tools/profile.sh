@@ -10,8 +10,8 @@ cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "profile: needs root, for veth pairs" >&2; exit 1; }
 merge=$(profdata_of_compiler) ||
     {
-        echo "profile: there is no llvm-profdata of LLVM $(llvm_of_compiler): rustup component add" \
-            "llvm-tools, or Debian's llvm-$(llvm_of_compiler)" >&2
+        echo "profile: there is no llvm-profdata of LLVM $(llvm_of_compiler): rustup component" \
+            "add llvm-tools, or Debian's llvm-$(llvm_of_compiler)" >&2
         exit 1
     }
 record=$(record_of_compiler)

@@ -31,7 +31,7 @@ missing_packages() {
     [ "$1" != instructions ] || command -v valgrind >/dev/null || echo valgrind
     case "$1" in demo | test | profile) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
-    command -v curl >/dev/null || echo curl             # asks web servers: demo --tcp, examples/http.c
+    command -v curl >/dev/null || echo curl             # asks web servers: demo --tcp, http.c
     command -v wrk >/dev/null || echo wrk               # measures them
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
@@ -123,8 +123,8 @@ install_rust() {
     rust_is_new_enough && return 0
     command -v rustup >/dev/null ||
         fail "Rust $RUST_MIN or newer is needed, and no package here has it. As any user," \
-        "install it with rustup: pipx install rustup (pipx is a package), or the line on https://rustup.rs." \
-        "Then run this again"
+        "install it with rustup: pipx install rustup (pipx is a package), or the line on" \
+        "https://rustup.rs. Then run this again"
     install_toolchain
     rust_is_new_enough ||
         fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
@@ -146,7 +146,8 @@ linters_are_there() {
 install_rust_linters() {
     linters_are_there && return 0
     command -v rustup >/dev/null ||
-        fail "clippy and rustfmt for $(rustc --version) are needed: rustup has them (https://rustup.rs)"
+        fail "clippy and rustfmt for $(rustc --version) are needed: rustup has them" \
+        "(https://rustup.rs)"
     say "installing clippy and rustfmt"
     rustup component add clippy rustfmt
 }

@@ -10,7 +10,8 @@ if pkg-config --atleast-version=22.11 libdpdk; then
     has_dpdk=1
     features+=,clearway-cli/dpdk
 else
-    echo "skipped: the tests of the dpdk driver need libdpdk 22.11 or newer (Debian package libdpdk-dev)"
+    echo "skipped: the tests of the dpdk driver need libdpdk 22.11 or newer" \
+        "(Debian package libdpdk-dev)"
 fi
 
 # The whole workspace, so that dependencies are as `cargo test --workspace` has built them. Left out

@@ -57,7 +57,8 @@ runs() {
 # hello ROOT: examples/hello.c, built there, through the server's daemon.
 hello() {
     local root=$1 answer
-    in_root "$root" sh -c 'cc /usr/share/doc/clearway/examples/hello.c $(pkg-config --cflags --libs clearway) -o /tmp/hello'
+    in_root "$root" sh -c 'cc /usr/share/doc/clearway/examples/hello.c \
+        $(pkg-config --cflags --libs clearway) -o /tmp/hello'
     become "$root" env CLEARWAY_SOCKET=/run/clearway/server.sock stdbuf -oL /tmp/hello server \
         >"$work/hello.log" 2>&1 &
     pids+=($!)
@@ -81,10 +82,12 @@ test_debs() {
     cp "$packages"/*.deb "$root/tmp/"
     # As far as its dependencies go: nothing else is there yet.
     in_root "$root" apt-get update -qq
-    in_root "$root" sh -c 'apt-get install -y -qq --no-install-recommends /tmp/clearway_*.deb /tmp/libclearway0_*.deb' \
+    in_root "$root" sh -c 'apt-get install -y -qq --no-install-recommends \
+        /tmp/clearway_*.deb /tmp/libclearway0_*.deb' \
         >"$work/apt.log" 2>&1 || fail "apt-get cannot install the packages"
     runs "$root"
-    in_root "$root" sh -c 'apt-get install -y -qq --no-install-recommends /tmp/libclearway-dev_*.deb gcc libc6-dev pkg-config' \
+    in_root "$root" sh -c 'apt-get install -y -qq --no-install-recommends \
+        /tmp/libclearway-dev_*.deb gcc libc6-dev pkg-config' \
         >"$work/apt.log" 2>&1 || fail "apt-get cannot install libclearway-dev"
     runs "$root" hello
     in_root "$root" apt-get purge -y -qq clearway libclearway0 libclearway-dev >"$work/apt.log" 2>&1
@@ -119,7 +122,8 @@ test_container() {
     mount -t proc proc "$root/proc"
     mknod -m 666 "$root/dev/null" c 1 3
     runs "$root"
-    say "the container's $(find "$root" -xdev -type f ! -path '*/run/*' | wc -l) files run by themselves"
+    say "the container's $(find "$root" -xdev -type f ! -path '*/run/*' | wc -l) files run by" \
+        "themselves"
 }
 
 test_container

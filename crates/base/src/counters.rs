@@ -155,7 +155,10 @@ macro_rules! counters {
 /// ```
 #[macro_export]
 macro_rules! counted {
-    (@fields [$($out:tt)*] [$($known:tt)*] $(#[$meta:meta])* $visibility:vis struct $name:ident {}) => {
+    (
+        @fields [$($out:tt)*] [$($known:tt)*]
+        $(#[$meta:meta])* $visibility:vis struct $name:ident {}
+    ) => {
         $(#[$meta])*
         $visibility struct $name { $($out)* }
 

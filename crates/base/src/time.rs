@@ -3,6 +3,8 @@
 use core::fmt;
 use core::ops::{Add, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// One microsecond, in nanoseconds.
 pub const MICROSECOND: u64 = 1_000;
 /// One millisecond, in nanoseconds.
@@ -12,9 +14,7 @@ pub const SECOND: u64 = 1_000_000_000;
 
 /// A point in time: nanoseconds since an epoch that the caller chose (the monotonic clock of a
 /// host, or the start of a simulation). Times of different hosts are never compared.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Time(u64);
 
 impl Time {

@@ -7,8 +7,9 @@
 //! ```
 //! Daemons and apps are processes of their own, as they ship. Nothing is pinned, but for the echo
 //! beside idle connections: client and its daemon share a core, server and its daemon another, so
-//! that what is measured is not where the kernel puts them. A connection is opened by the client and closed by the server as soon as it comes; it counts when the client has
-//! seen that and let go of it as well. `job` is what the apps do, `report` what comes out.
+//! that what is measured is not where the kernel puts them. A connection is opened by the client
+//! and closed by the server as soon as it comes; it counts when the client has seen that and let go
+//! of it as well. `job` is what the apps do, `report` what comes out.
 
 mod job;
 mod report;

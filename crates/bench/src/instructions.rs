@@ -1,5 +1,5 @@
-//! `clearway bench instructions`: how many instructions the common cases take, by part, and how much
-//! code that is.
+//! `clearway bench instructions`: how many instructions the common cases take, by part, and how
+//! much code that is.
 //!
 //! Times differ from machine to machine, and from minute to minute; instructions hardly do. So they
 //! can have budgets: `bench/instructions.json` is what was accepted last, and CI fails if a case

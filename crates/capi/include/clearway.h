@@ -1403,9 +1403,9 @@ int clearway_send_within(struct clearway_channel *channel,
                          uint32_t *number);
 
 /**
- * Whether clearway_next_event tells, by CLEARWAY_EVENT_SKIPPED, of messages that peers have dropped
- * (1), or not (0, as at first). Calls that only receive pass over them. Returns 0 or a negative
- * error code.
+ * Whether clearway_next_event tells, by CLEARWAY_EVENT_SKIPPED, of messages that peers have
+ * dropped (1), or not (0, as at first). Calls that only receive pass over them. Returns 0 or a
+ * negative error code.
  */
 int clearway_tell_skipped(struct clearway_channel *channel, int is_told);
 

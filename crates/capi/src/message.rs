@@ -94,9 +94,9 @@ pub unsafe extern "C" fn clearway_send_within(
     })
 }
 
-/// Whether clearway_next_event tells, by CLEARWAY_EVENT_SKIPPED, of messages that peers have dropped
-/// (1), or not (0, as at first). Calls that only receive pass over them. Returns 0 or a negative
-/// error code.
+/// Whether clearway_next_event tells, by CLEARWAY_EVENT_SKIPPED, of messages that peers have
+/// dropped (1), or not (0, as at first). Calls that only receive pass over them. Returns 0 or a
+/// negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

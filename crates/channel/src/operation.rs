@@ -115,7 +115,8 @@ statuses! {
     OutOfBounds = 3, "it reaches beyond the region; check offset, length and what entries say";
     Misaligned = 4, "a word, an entry or a region is not at a multiple of 8 bytes; align it";
     NotFound = 5, "no entry has that key, or no region that name";
-    TooLarge = 6, "more bytes than were asked for, or than one operation takes; ask for less at once";
+    TooLarge = 6,
+        "more bytes than were asked for, or than one operation takes; ask for less at once";
     Busy = 7, "the region's owner does not take its events; try again later";
     Invalid = 8, "the other daemon does not know this operation; update it, or check the arguments";
     Unknown = 32,

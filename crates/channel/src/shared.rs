@@ -22,9 +22,9 @@ pub const WORDS_BYTES_MAX: u32 = 4096;
 #[cfg(not(miri))]
 const COPIED_AT_ONCE_BYTES: usize = 1 << 20;
 
-/// Shared memory of a channel: a part of the channel's own, or a memfd of the app's. Cheap to clone;
-/// each clone keeps the memory mapped, so that it can be used wherever the channel is, and after it
-/// has ended.
+/// Shared memory of a channel: a part of the channel's own, or a memfd of the app's. Cheap to
+/// clone; each clone keeps the memory mapped, so that it can be used wherever the channel is, and
+/// after it has ended.
 ///
 /// What is outside of it, or a word that is not at a multiple of 8, is `None` or false.
 #[derive(Clone)]

@@ -53,7 +53,8 @@ reasons! {
     Size = 6, "no message goes into a buffer of that size; post more than 8 KiB, and up to 8 MiB";
     Overlaps = 7, "another posted buffer lies there; wait for the end of that, or post another";
     TooMany = 8,
-        "64 buffers of the connection, or 16384 of the channel, are posted; wait for the end of one";
+        "64 buffers of the connection, or 16384 of the channel, are posted; wait for the end of \
+         one";
 }
 
 impl core::fmt::Display for Unposted {

@@ -168,8 +168,9 @@ mod tests {
         fn ports_under_a_mask_are_what_a_scan_finds(a: u16, b: u16, mask: u16, value: u16) {
             let ports = Ports::new(a.min(b), a.max(b)).unwrap();
             let value = value & mask;
-            let found: Vec<u16> =
-                (0..=u16::MAX).filter(|port| ports.contain(*port) && port & mask == value).collect();
+            let found: Vec<u16> = (0..=u16::MAX)
+                .filter(|port| ports.contain(*port) && port & mask == value)
+                .collect();
             prop_assert_eq!(ports.under(mask, value).collect::<Vec<_>>(), found);
         }
 

@@ -138,7 +138,8 @@ mod tests {
         });
         let text = text(&json!({ "engines": [{ "engine": "eth0", "flows": [flow] }] }));
         for words in [
-            "tcp       Established  10.0.0.1:80 10.0.0.2:4000  engine eth0, channel 1, connection 3",
+            "tcp       Established  10.0.0.1:80 10.0.0.2:4000  \
+             engine eth0, channel 1, connection 3",
             "sack wscale:7,8",
             "mss:1448",
             "segs_out:17",

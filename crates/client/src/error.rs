@@ -226,8 +226,8 @@ pub enum Error {
     },
     /// Somebody else answers in the daemon's place.
     #[error(
-        "user {answered} answers at {}, where the daemon should be of {whom}; set CLEARWAY_SOCKET to the right \
-         daemon's socket, or expect that user (`daemon_user` of the options)",
+        "user {answered} answers at {}, where the daemon should be of {whom}; set CLEARWAY_SOCKET \
+         to the right daemon's socket, or expect that user (`daemon_user` of the options)",
         path.display()
     )]
     WrongDaemon {

@@ -67,7 +67,8 @@ counters! {
         /// Connections that were refused because the app has as many as it may.
         connections_refused: Connections,
             "when an app has connections_per_channel connections and more want in",
-            "raise connections_per_channel in [policy.limits], or have the app attach more channels";
+            "raise connections_per_channel in [policy.limits], or have the app attach more \
+             channels";
         /// Sessions that were ended because the app broke the contract.
         violations: Apps,
             "when what an app wrote into its shared memory makes no sense",

@@ -34,7 +34,8 @@ counters! {
         /// Of what was to go from one app of the engine to another, segments that had to wait for
         /// memory.
         segments_held_up: Segments,
-            "while the receive pool of an app is full, or its memory is in pieces that are too small",
+            "while the receive pool of an app is full, or its memory is in pieces that are too \
+             small",
             "have the app read and release faster, or attach it with a larger pool";
         /// Packets to the host's own protocols that were put together from fragments.
         packets_assembled: Packets,

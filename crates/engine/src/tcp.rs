@@ -27,8 +27,8 @@
 //! Its connections are found by the stack, as flows are by the transport: the table says that a
 //! packet is of TCP here.
 //!
-//! Between two apps of this engine no frame is built (`joined`). To apps of the host's other engines
-//! segments go by a lane, as frames do that virtual interfaces send to this host.
+//! Between two apps of this engine no frame is built (`joined`). To apps of the host's other
+//! engines segments go by a lane, as frames do that virtual interfaces send to this host.
 //!
 //! Connections over other NICs than the engine's own have its timers and its apps' memory as all
 //! have; their segments go through an engine of the NIC (`elsewhere`).
@@ -154,8 +154,8 @@ impl Tcp {
         self.stack.set_listeners_mtu(mtu);
     }
 
-    /// Takes a segment that has come alone by the engine's own queue, with the headers of one of its
-    /// connection's before. False if it has to be looked at as others are.
+    /// Takes a segment that has come alone by the engine's own queue, with the headers of one of
+    /// its connection's before. False if it has to be looked at as others are.
     #[inline]
     pub(crate) fn receive_known(
         &mut self,

@@ -79,8 +79,8 @@ fn both_apps_hear_of_what_was_dropped() {
     }
 }
 
-/// What is asked for before it keeps the message waiting: more adds than are on their way at a time,
-/// while nothing comes through, or reads for which their asker has no room.
+/// What is asked for before it keeps the message waiting: more adds than are on their way at a
+/// time, while nothing comes through, or reads for which their asker has no room.
 #[test]
 fn a_message_behind_operations_is_dropped_in_time() {
     for (owner_host, within_us, is_dropped) in

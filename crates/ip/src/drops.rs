@@ -4,7 +4,10 @@ use clearway_base::{Counter, Kind, Unit};
 use clearway_wire::Malformed;
 
 macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $rises:literal, $remedy:literal;)+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident = $name:literal, $rises:literal, $remedy:literal;
+    )+) => {
         /// The reason why a frame was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum DropReason {

@@ -91,7 +91,8 @@ impl Path {
         debug_assert_eq!(self.template_length, self.ip_offset + self.ip_header_length());
         let udp = udp::Repr { source_port, destination_port, payload_length: 0 };
         let at = self.payload_offset();
-        self.template_length += udp.emit(&mut self.template[at..]) as u8; // as long as that has room
+        // As long as that has room.
+        self.template_length += udp.emit(&mut self.template[at..]) as u8;
         UdpPath { path: self, source_port, destination_port }
     }
 

@@ -262,7 +262,8 @@ settings! {
     tolerate_missing_ts SWITCH, "segments without the timestamps that were agreed on are taken",
         |it| it.options.settings.variants.missing_timestamps.into(),
         |it, value| it.options.settings.variants.missing_timestamps = value != 0;
-    rexmit_drop_options SWITCH, "a SYN has no option but the MSS when it is sent the third time again",
+    rexmit_drop_options SWITCH,
+        "a SYN has no option but the MSS when it is sent the third time again",
         |it| it.options.settings.variants.plain_syns.into(),
         |it, value| it.options.settings.variants.plain_syns = value != 0;
     empty_window_probes SWITCH, "a closed window is probed with an old number, as by Linux",

@@ -473,8 +473,8 @@ cases! {
         < . 1:1(0) ack 1001
         option 4 cork 0 = 0; > P. 1001:1501(500) ack 1";
 
-    /// tcp(7), TCP_NODELAY: "setting this option forces an explicit flush of pending output, even if
-    /// TCP_CORK is currently set", and of what is pending only.
+    /// tcp(7), TCP_NODELAY: "setting this option forces an explicit flush of pending output, even
+    /// if TCP_CORK is currently set", and of what is pending only.
     corked_and_flushed: established() => "
         option 4 cork 1 = 0; write 4 40 = 40; write 4 40 = 40
         option 4 nodelay 1 = 0; > P. 1:81(80) ack 1

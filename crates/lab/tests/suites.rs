@@ -842,8 +842,8 @@ cases! {
         write 4 2000 = 2000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
         +0.21 > . 1:1001(1000) ack 1";
 
-    /// RFC 6675, section 5: "Upon the receipt of any ACK containing SACK information, the scoreboard
-    /// MUST be updated", of one that is late, too. It acknowledges nothing else.
+    /// RFC 6675, section 5: "Upon the receipt of any ACK containing SACK information, the
+    /// scoreboard MUST be updated", of one that is late, too. It acknowledges nothing else.
     late_acknowledgement: far_away() => "
         +0.1 < . 1:1(0) ack 3001
         < . 1:1(0) ack 2001 <sack 3001:4001>; tcp_info 4 sacked = 0

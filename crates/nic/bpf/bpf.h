@@ -34,7 +34,8 @@ static long (*const bpf_skb_load_bytes)(const void *skb, u32 at, void *to, u32 l
 static long (*const bpf_skb_pull_data)(struct __sk_buff *skb, u32 length) = (void *)39;
 /* These two since Linux 5.18. */
 static u64 (*const bpf_xdp_get_buff_len)(struct xdp_md *context) = (void *)188;
-static long (*const bpf_xdp_load_bytes)(struct xdp_md *context, u32 at, void *to, u32 length) = (void *)189;
+static long (*const bpf_xdp_load_bytes)(struct xdp_md *context, u32 at, void *to, u32 length) =
+	(void *)189;
 
 /* What a program is run for: a frame that the kernel has made a packet of (`ON_SKB`), or one as it
  * came. The verifier knows the structures by their names. */

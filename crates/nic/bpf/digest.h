@@ -71,9 +71,21 @@ struct frame {
 	u32 length; /* with what cannot */
 };
 
-INLINE u64 u64_at(const void *packet, u32 at) { return __builtin_bswap64(*(const u64 *)(packet + at)); }
-INLINE u64 u32_at(const void *packet, u32 at) { return __builtin_bswap32(*(const u32 *)(packet + at)); }
-INLINE u64 u16_at(const void *packet, u32 at) { return __builtin_bswap16(*(const u16 *)(packet + at)); }
+INLINE u64 u64_at(const void *packet, u32 at)
+{
+	return __builtin_bswap64(*(const u64 *)(packet + at));
+}
+
+INLINE u64 u32_at(const void *packet, u32 at)
+{
+	return __builtin_bswap32(*(const u32 *)(packet + at));
+}
+
+INLINE u64 u16_at(const void *packet, u32 at)
+{
+	return __builtin_bswap16(*(const u16 *)(packet + at));
+}
+
 INLINE u32 u8_at(const void *packet, u32 at) { return *(const u8 *)(packet + at); }
 
 /* The least length of what must be there of a protocol's header, or 0 if it has no ports. */
@@ -147,7 +159,8 @@ INLINE u32 ipv4(const struct frame *frame, const void *packet, u32 at, struct di
 	if (packet + IPV4_BYTES > frame->end)
 		return NETWORK_BROKEN;
 	u32 header = (u8_at(packet, 0) & 0xf) * 4, total = u16_at(packet, 2);
-	if (u8_at(packet, 0) >> 4 != 4 || header < IPV4_BYTES || total < header || total > frame->length - at)
+	if (u8_at(packet, 0) >> 4 != 4 || header < IPV4_BYTES || total < header ||
+	    total > frame->length - at)
 		return NETWORK_BROKEN;
 	digest->words[3] = u64_at(packet, 12);
 	u32 protocol = u8_at(packet, 9), fragment = u16_at(packet, 6);
@@ -291,7 +304,8 @@ INLINE u32 aoe(const struct frame *frame, const void *packet, struct digest *dig
 	return NETWORK_AOE;
 }
 
-INLINE u32 network(const struct frame *frame, const void *packet, u32 at, u32 kind, struct digest *digest)
+INLINE u32 network(const struct frame *frame, const void *packet, u32 at, u32 kind,
+		   struct digest *digest)
 {
 	switch (kind) {
 	case ETHERTYPE_IPV4:

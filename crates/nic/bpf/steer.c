@@ -31,7 +31,14 @@ struct {
 } sockets SECTION(".maps");
 
 /* What became of frames, by reason; the order is that of `Steered` in steering.rs. */
-enum reason { REDIRECTED, PASSED_MALFORMED, PASSED_FRAGMENT, PASSED_OTHER, PASSED_UNFINISHED, REASONS };
+enum reason {
+	REDIRECTED,
+	PASSED_MALFORMED,
+	PASSED_FRAGMENT,
+	PASSED_OTHER,
+	PASSED_UNFINISHED,
+	REASONS
+};
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -3,8 +3,8 @@
 //!
 //! A guest's device (`net_virtio_user`) and its host's (`net_vhost`) are in this process, once with
 //! all that they offer and once without, and are timed in turn. Who receives sums what nobody knows
-//! to be right, as an engine does. Each figure is the fastest tenth of many short runs, so that what
-//! else the machine does counts little.
+//! to be right, as an engine does. Each figure is the fastest tenth of many short runs, so that
+//! what else the machine does counts little.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -17,8 +17,8 @@ pub struct Opened {
 }
 
 /// Opens with AF_XDP, and packet sockets beside it: one for copies, and one that is part of the
-/// first queue, for what this host's kernel sends to virtual interfaces, and for the super-frames of
-/// generic mode. Where there is none, these are lost, and the mode says so.
+/// first queue, for what this host's kernel sends to virtual interfaces, and for the super-frames
+/// of generic mode. Where there is none, these are lost, and the mode says so.
 pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
     let mut prepared = af_xdp::Prepared::new(config)?;
     let beside = match af_packet::open_beside(&config.interface, &*config.opener) {

@@ -80,7 +80,8 @@ clearway_base::counters! {
             "see `link up` in status, and the log";
         /// Super-frames sent, each of several frames of one flow, which are counted as such.
         tx_super_frames: Frames,
-            "with packets of a flow that leave together; super_frames = false in [[nic]] forbids it",
+            "with packets of a flow that leave together; super_frames = false in [[nic]] forbids \
+             it",
             "nothing: this is traffic";
     }
 }

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! [`Merge`] makes one of frames of UDP or TCP, [`Cut`] makes frames of one, and [`complete`] fills
-//! in the checksum of a frame that is one packet. [`coalesced`] and [`settle`] are for NICs that say
-//! less than an [`Offload`] does. None of them does any I/O, and none trusts what it reads: neither
-//! bytes of frames nor what an [`Offload`] says of them. Checksums of frames that are merged are
-//! not looked at: whoever cuts makes them again.
+//! in the checksum of a frame that is one packet. [`coalesced`] and [`settle`] are for NICs that
+//! say less than an [`Offload`] does. None of them does any I/O, and none trusts what it reads:
+//! neither bytes of frames nor what an [`Offload`] says of them. Checksums of frames that are
+//! merged are not looked at: whoever cuts makes them again.
 //!
 //! Whoever cuts knows that the packets have not been on a wire, or that somebody has verified them
 //! all. So UDP over IPv4 comes out without a checksum (RFC 768: "An all zero transmitted checksum

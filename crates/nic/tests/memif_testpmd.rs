@@ -94,8 +94,8 @@ fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) 
     sleep_and_wake(&mut testpmd, &mut a, &mut b);
     drop(testpmd);
     until("the end of testpmd is noticed", || {
-        // Who has slept looks at the control sockets at once, and not after 16,384 receives, between
-        // each of which others have this core for some milliseconds if they want it.
+        // Who has slept looks at the control sockets at once, and not after 16,384 receives,
+        // between each of which others have this core for some milliseconds if they want it.
         for queue in [&mut a, &mut b] {
             queue.disarm();
             take(queue);

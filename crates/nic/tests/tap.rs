@@ -59,8 +59,8 @@ fn outside(space: &Namespace, super_frames: bool) -> (Box<dyn Queue>, KernelStee
     (queues.remove(0), steering)
 }
 
-/// A queue of a tap device, and a packet socket. What the kernel says by itself would take places of
-/// frames that are counted.
+/// A queue of a tap device, and a packet socket. What the kernel says by itself would take places
+/// of frames that are counted.
 fn pair(space: Namespace, super_frames: bool) -> Pair {
     let silence = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     space.within(silence).expect("entered").expect("the namespace's own");

@@ -6,8 +6,8 @@
 //!
 //! Here are the state itself and what the app asks; `open` is the handshake, `early` what is sent
 //! and taken before that is over (Fast Open), `receive` judges segments, `acknowledged` is what
-//! acknowledgements do, `transmit` makes segments, `timeouts` is what happens by itself, `icmp` what
-//! routers say, `path` what the path takes, `validated` what becomes of a window that is not used.
+//! acknowledgements do, `transmit` makes segments, `timeouts` is what happens by itself, `icmp`
+//! what routers say, `path` what the path takes, `validated` what becomes of an unused window.
 
 use core::net::SocketAddr;
 use core::ops::Range;

@@ -30,8 +30,8 @@ pub(crate) enum Verdict {
 /// An acknowledgement as F-RTO sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// It says nothing of what is outstanding: it came with data, moves the window, or tells of what
-    /// has come twice (RFC 2883), as a tail loss probe before the timeout brings about.
+    /// It says nothing of what is outstanding: it came with data, moves the window, or tells of
+    /// what has come twice (RFC 2883), as a tail loss probe before the timeout brings about.
     pub(crate) is_silent: bool,
     /// It acknowledges more than before,
     pub(crate) advances: bool,

@@ -1,7 +1,7 @@
 //! Whether what was sent again had not been lost, so that the window was made smaller for nothing.
-//! An acknowledgement of the original says so by its timestamp (the Eifel detection of RFC 3522). If
-//! neither that nor F-RTO could tell, reports of duplicates (RFC 2883) do once all has come twice
-//! (RFC 3708); most come when all is acknowledged, and recovery is over.
+//! An acknowledgement of the original says so by its timestamp (the Eifel detection of RFC 3522).
+//! If neither that nor F-RTO could tell, reports of duplicates (RFC 2883) do once all has come
+//! twice (RFC 3708); most come when all is acknowledged, and recovery is over.
 
 use core::ops::Range;
 

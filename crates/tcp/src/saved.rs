@@ -214,7 +214,7 @@ pub enum SavedEcn {
     Accurate(SavedCounts),
 }
 
-/// What accurate feedback counts (RFC 9768, section 3.2), of what has come and as the peer has told.
+/// What accurate feedback counts (RFC 9768, section 3.2), of what came and as the peer told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedCounts {
     /// Packets with a mark.

@@ -56,8 +56,8 @@ pub(crate) struct Scoreboard {
     /// To be sent again.
     lost: RangeSet,
     lost_bytes: u64,
-    /// What has been sent again, in the order of time: all of it that has neither arrived nor counts
-    /// as lost. What has been sent once is in that order as records are.
+    /// What has been sent again, in the order of time: all of it that has neither arrived nor
+    /// counts as lost. What has been sent once is in that order as records are.
     resent: VecDeque<Sent>,
     /// Of what has been sent once, all before this has arrived, or counts as lost.
     judged: u64,
@@ -411,7 +411,7 @@ impl Scoreboard {
     }
 
     /// What stands in `ranges` counts as neither lost nor arrived any more. RFC 8985, section 6.2,
-    /// step 5, judges "each segment, Segment, not acknowledged yet", whatever was said of it before.
+    /// step 5, judges "each segment, Segment, not acknowledged yet", whatever was said before.
     fn judge_again(&mut self, ranges: &RangeSet) {
         let Some(first) = ranges.first() else { return };
         self.judged = self.judged.min(first.start);
@@ -454,8 +454,8 @@ impl Scoreboard {
         Some(self.resend(now, index))
     }
 
-    /// The last segment that ends before `limit`, if there is one, or its last `most` bytes, is sent
-    /// again now.
+    /// The last segment that ends before `limit`, if there is one, or its last `most` bytes, is
+    /// sent again now.
     pub(crate) fn resend_last(&mut self, now: Time, limit: u64, most: u32) -> Option<Range<u64>> {
         let inside = self.records.partition_point(|record| record.end() <= limit);
         let count = if inside == 0 { self.records.len() } else { inside };

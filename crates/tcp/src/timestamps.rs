@@ -64,8 +64,8 @@ impl Timestamps {
         }
     }
 
-    /// True once a peer whose clock ticks at least once a millisecond, as those of Linux, FreeBSD and
-    /// this stack do, has a later timestamp than TS.Recent for all that it sends from now on.
+    /// True once a peer whose clock ticks at least once a millisecond, as those of Linux, FreeBSD
+    /// and this stack do, has a later timestamp than TS.Recent for all that it sends from now on.
     pub(crate) const fn has_ticked(&self, now: Time) -> bool {
         now.since(self.recent_at) >= MILLISECOND
     }

@@ -63,8 +63,8 @@ pub struct Variants {
     /// An error that says that the peer cannot be reached ends an attempt to connect, and an early
     /// connection. RFC 5461, section 4.1, has that of Linux; RFC 9293, section 3.9.2.2: "MUST NOT".
     pub unreachable_ends_opening: bool,
-    /// Nobody minds that the IP headers of a SYN and a SYN-ACK have been changed as they may not be.
-    /// RFC 9768, section 3.2.2.3, advises against sending what can be marked then.
+    /// Nobody minds that the IP headers of a SYN and a SYN-ACK have been changed as they may not
+    /// be. RFC 9768, section 3.2.2.3, advises against sending what can be marked then.
     pub untested_ecn: bool,
     /// Accurate feedback as drafts of RFC 9768 had it: a mark of the peer's SYN counts, which
     /// section 3.2.2.2 forbids, and who answers the SYN-ACK as if it knew of no feedback gets what

@@ -155,8 +155,8 @@ pub const OPERATION_NAMES: u32 = 1 << 28;
 pub enum Arrived<'a> {
     /// In the packet, in one piece.
     Packet(&'a [u8]),
-    /// Where it was begun: it came in parts, or before its turn. The buffer is the engine's again, to
-    /// keep or to give back.
+    /// Where it was begun: it came in parts, or before its turn. The buffer is the engine's again,
+    /// to keep or to give back.
     Buffer(Buffer),
 }
 

@@ -458,8 +458,9 @@ impl Endpoint {
         self.queue(now, key.slot());
     }
 
-    /// The same for a message that is dropped if nothing of it has left in time: both apps are told,
-    /// by [`App::dropped`] and [`App::skipped`]. A peer of before version 3 gets it, however late.
+    /// The same for a message that is dropped if nothing of it has left in time: both apps are
+    /// told, by [`App::dropped`] and [`App::skipped`]. A peer of before version 3 gets it, however
+    /// late.
     pub fn send_until(
         &mut self,
         now: Time,

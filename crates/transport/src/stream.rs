@@ -277,9 +277,9 @@ impl Stream {
     }
 }
 
-/// Whether a message of which there is no room for all is cut to fill up a packet that has others in
-/// it. Not if a packet of its own could carry all of it. If it is cut anyway, packets that are full
-/// are fewer, and all of one length, so that many of them leave as one super-frame.
+/// Whether a message of which there is no room for all is cut to fill up a packet that has others
+/// in it. Not if a packet of its own could carry all of it. If it is cut anyway, packets that are
+/// full are fewer, and all of one length, so that many of them leave as one super-frame.
 #[inline]
 const fn fills_up(total: u32, room: usize, packet_room: usize) -> bool {
     room >= FILL_BYTES_MIN && total as usize + MESSAGE_FRAME_LENGTH > packet_room

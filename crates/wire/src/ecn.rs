@@ -6,8 +6,8 @@ pub enum Ecn {
     /// Its sender would not understand a mark.
     #[default]
     NotCapable,
-    /// ECT(1): its sender understands marks, and there is none. RFC 9331 has it mean that the sender
-    /// wants to have many.
+    /// ECT(1): its sender understands marks, and there is none. RFC 9331 has it mean that the
+    /// sender wants to have many.
     CapableOne,
     /// ECT(0): its sender understands marks, and there is none.
     Capable,

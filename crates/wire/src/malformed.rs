@@ -5,7 +5,10 @@ use core::fmt;
 use clearway_base::{Counter, Kind, Unit};
 
 macro_rules! reasons {
-    ($($(#[doc = $sentence:literal])+ $variant:ident = $name:literal, $rises:literal, $remedy:literal;)+) => {
+    ($(
+        $(#[doc = $sentence:literal])+
+        $variant:ident = $name:literal, $rises:literal, $remedy:literal;
+    )+) => {
         /// The reason why bytes are not a valid packet. Each is a counter of its own:
         /// `counters[reason.index()] += 1` with `[u64; Malformed::COUNT]`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

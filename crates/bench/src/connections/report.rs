@@ -64,8 +64,8 @@ impl Report {
         held: Option<Held>,
     ) -> Self {
         let mut notes = vec![
-            "Clearway: two daemons and two apps as they ship, over memif, nothing pinned; the kernel \
-             over loopback. The echo: each host on a core of its own"
+            "Clearway: two daemons and two apps as they ship, over memif, nothing pinned; the \
+             kernel over loopback. The echo: each host on a core of its own"
                 .to_owned(),
         ];
         for note in opened.iter().flat_map(|(_, summary)| &summary.notes) {

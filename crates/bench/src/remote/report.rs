@@ -97,7 +97,8 @@ impl Report {
         let (runs, seconds) = (self.runs, self.seconds);
         let _ = write!(
             text,
-            "{table}\nto {}; medians of {runs} runs of {seconds:.2} s; spread: least to most of p50",
+            "{table}\nto {}; medians of {runs} runs of {seconds:.2} s; spread: least to most of \
+             p50",
             self.to
         );
         text

@@ -98,7 +98,8 @@ static ssize_t lab_sendmsg(void *u, int fd, const struct msghdr *message, int fl
   size_t length = total(message->msg_iov, message->msg_iovlen);
   char *data = malloc(length + 1), *to = data;
   const struct iovec *iov = message->msg_iov;
-  for (size_t i = 0; i < message->msg_iovlen; i++) to = mempcpy(to, iov[i].iov_base, iov[i].iov_len);
+  for (size_t i = 0; i < message->msg_iovlen; i++)
+    to = mempcpy(to, iov[i].iov_base, iov[i].iov_len);
   ssize_t sent = lab_sendto(u, fd, data, length, flags, message->msg_name, message->msg_namelen);
   free(data);
   return sent;

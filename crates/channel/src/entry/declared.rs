@@ -10,8 +10,8 @@
 //!
 //! Places: `flags` (8 bits) and `stream` (16 bits) of word 0; a number, which is the first word
 //! behind it that the fields take, `u64` a word, two `u32` a word, a socket's address three, an IP
-//! address two; `list`, which is flags and all words. `check` bounds what was read, given the fields
-//! and the pool's bytes.
+//! address two; `list`, which is flags and all words. `check` bounds what was read, given the
+//! fields and the pool's bytes.
 //!
 //! `encode` stores each word once; `decode` loads each word once, bounds it, and returns a copy.
 

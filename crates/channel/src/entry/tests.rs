@@ -280,7 +280,11 @@ proptest! {
 
     #[test]
     fn any_bits_decode_to_something_bounded_or_a_violation(
-        upper in prop_oneof![any::<u32>(), 0..24u32, (0..24u32, 0..32u32).prop_map(|(o, f)| o | f << 8)],
+        upper in prop_oneof![
+            any::<u32>(),
+            0..24u32,
+            (0..24u32, 0..32u32).prop_map(|(o, f)| o | f << 8),
+        ],
         words in any::<[u64; 8]>(),
     ) {
         let entry: Entry = words.map(AtomicU64::new);

@@ -212,9 +212,9 @@ proptest! {
 
     #[test]
     fn any_words(words in prop::collection::vec(prop::sample::select(vec![
-        "udp", "tcp", "ip", "ip6", "src", "dst", "host", "net", "port", "10.0.0.1", "::1", "10/8", "or",
-        "and", "(", ")", "vlan", "5", "icmp", "type", "arp", "ether", "proto", "portrange", "1-5",
-        "digest", "[", "]", "0", "&", "=", "0xff", "optional", "aoe", "major",
+        "udp", "tcp", "ip", "ip6", "src", "dst", "host", "net", "port", "10.0.0.1", "::1", "10/8",
+        "or", "and", "(", ")", "vlan", "5", "icmp", "type", "arp", "ether", "proto", "portrange",
+        "1-5", "digest", "[", "]", "0", "&", "=", "0xff", "optional", "aoe", "major",
     ]), 0..12)) {
         if let Ok(filter) = words.join(" ").parse::<Filter>() {
             prop_assert_eq!(filter.to_string().parse::<Filter>(), Ok(filter.clone()), "{}", filter);

@@ -70,8 +70,8 @@ pub enum Refusal {
     },
     /// The user would have more than it may have.
     #[error(
-        "the virtual interfaces of user {} would have more than {limit} {what}, which is the limit; \
-         close some first, or use a wider pattern that covers several",
+        "the virtual interfaces of user {} would have more than {limit} {what}, which is the \
+         limit; close some first, or use a wider pattern that covers several",
         user.0
     )]
     TooManyOfUser {

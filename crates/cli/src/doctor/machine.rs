@@ -249,8 +249,8 @@ fn sharers_of(engine: &Value) -> Vec<Finding> {
             core.unwrap_or(0),
             text(&engine["engine"])
         );
-        let advice = "where there are cores to spare, give the engine one of its own (`cores` of its \
-                      NIC in the configuration), and keep the app off it (taskset, cpuset)";
+        let advice = "where there are cores to spare, give the engine one of its own (`cores` of \
+                      its NIC in the configuration), and keep the app off it (taskset, cpuset)";
         Finding::limited(format!("app {name}"), sentence, advice)
     };
     names.into_iter().map(finding).collect()
@@ -288,7 +288,11 @@ mod tests {
             channel("a", Some(1)),
             channel("c", None),
         ];
-        let engine = |core: Option<u32>| serde_json::json!({ "engine": "eth0", "core": core, "channels": channels });
+        let engine = |core: Option<u32>| {
+            serde_json::json!({
+                "engine": "eth0", "core": core, "channels": channels
+            })
+        };
         let told: Vec<String> =
             sharers_of(&engine(Some(1))).into_iter().map(|finding| finding.finding).collect();
         assert_eq!(told, ["shares core 1 with engine eth0 now"]);

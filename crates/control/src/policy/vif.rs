@@ -117,8 +117,8 @@ impl Accounts {
         })
     }
 
-    /// What its user may have is granted, if it is none of the host's services' and about ports that
-    /// can be claimed; with the NIC's Ethernet address.
+    /// What its user may have is granted, if it is none of the host's services' and about ports
+    /// that can be claimed; with the NIC's Ethernet address.
     fn granted(&self, wanted: Wanted, place: &Place, has_own_mac: bool) -> Result<Grant, Refusal> {
         let Wanted { receive, copies, transmit } = wanted;
         station::check_reserved(&receive, &transmit, place)?;

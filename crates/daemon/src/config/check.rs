@@ -209,8 +209,8 @@ impl Found {
         self.mend(tap::is_possible());
         let Ok(there) = Device::open(name) else {
             return self.notes.push(format!(
-                "there is no tap device {name}: the daemon makes it, and the kernel's addresses are \
-                 yours to give (ip address add ADDRESS/PREFIX dev {name})"
+                "there is no tap device {name}: the daemon makes it, and the kernel's addresses \
+                 are yours to give (ip address add ADDRESS/PREFIX dev {name})"
             ));
         };
         self.mend(tap::check(&there));

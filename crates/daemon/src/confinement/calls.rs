@@ -219,8 +219,8 @@ const ALLOWED: &[Sysno] = &[
 const ON_INTERFACE: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
 /// Beside these, a daemon on UDP sockets sends several messages at a time.
 const ON_SOCKETS: &[Sysno] = &[Sysno::sendmmsg];
-/// Beside these, a daemon on a tap device binds the socket by which it asks the kernel about it, and
-/// sends by sockets if it has any.
+/// Beside these, a daemon on a tap device binds the socket by which it asks the kernel about it,
+/// and sends by sockets if it has any.
 const ON_TAP: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
 /// Beside these, a broker connects. Name services ask for who they talk to, and send in several
 /// ways. And it changes the mode of the control socket, as far as Landlock lets it.

@@ -17,9 +17,9 @@ use crate::config::Nic;
 /// from interfaces without a network behind them.
 const MTU_BYTES_MAX: u16 = 9216;
 
-pub(super) const ONLY_MESSAGES: &str = "it goes by UDP sockets of the kernel (`driver = \"udp\"`), which \
-                             carry messages and no frames; attach to a NIC with `interface` or of \
-                             driver memif, which a daemon may have beside it";
+pub(super) const ONLY_MESSAGES: &str = "it goes by UDP sockets of the kernel (`driver = \"udp\"`), \
+                             which carry messages and no frames; attach to a NIC with `interface` \
+                             or of driver memif, which a daemon may have beside it";
 
 pub(super) fn open(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
     // First of all: from here on no change is missed.

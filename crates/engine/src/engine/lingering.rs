@@ -41,8 +41,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         work
     }
 
-    /// Closes connections of a channel from whose ring everything has been taken: those of messages,
-    /// and when there are no more of them, those of TCP.
+    /// Closes connections of a channel from whose ring everything has been taken: those of
+    /// messages, and when there are no more of them, those of TCP.
     fn close_some(&mut self, now: Time, index: usize) -> usize {
         let (core, lingering) = (&mut self.core, &mut self.lingering[index]);
         let (id, most) = (lingering.channel, CONNECTIONS_CLOSED_PER_TURN);

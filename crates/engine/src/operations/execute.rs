@@ -120,8 +120,8 @@ impl Place<'_> {
         outcome.unwrap_or_else(Outcome::from)
     }
 
-    /// The same with a payload of so many bytes, of which `read` copies those that are looked at. Not
-    /// inlined, so that requests that lie in their packet do without its buffer.
+    /// The same with a payload of so many bytes, of which `read` copies those that are looked at.
+    /// Not inlined, so that requests that lie in their packet do without its buffer.
     #[inline(never)]
     pub(super) fn execute_reading(
         &self,

@@ -77,7 +77,7 @@ pub struct CopyingState {
     pub request: Vec<u8>,
     /// What its completion says.
     pub value: u64,
-    /// The region, in which memory and where in it, how many bytes, and how many of them are copied.
+    /// The region, in which memory and where in it, how many bytes, and how many are copied.
     pub region: u64,
     /// See `region`.
     pub memory: u64,

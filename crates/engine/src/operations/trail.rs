@@ -1,7 +1,7 @@
 //! Bytes that are kept until they have arrived.
 
-/// Bytes that are appended one behind the other, and go in the same order. They stand together: what
-/// has gone is cut off when it is half of all, so that each byte is moved once at most.
+/// Bytes that are appended one behind the other, and go in the same order. They stand together:
+/// what has gone is cut off when it is half of all, so that each byte is moved once at most.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     bytes: Vec<u8>,

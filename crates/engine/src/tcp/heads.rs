@@ -1,7 +1,7 @@
 //! The headers that each connection's segments come with, as long as they stay the same: then it is
 //! known whose a frame is, and what is in it, without its digest and the switch's table. As with
-//! messages (`messages/heads.rs`), but for frames in IPv4 that come alone: what a burst has is taken
-//! together.
+//! messages (`messages/heads.rs`), but for frames in IPv4 that come alone: what a burst has is
+//! taken together.
 //!
 //! A virtual interface, a port or a service that comes or goes changes the switch's version, and
 //! with it all of them are forgotten.

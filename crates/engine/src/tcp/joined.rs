@@ -1,8 +1,8 @@
 //! Connections between two apps of this engine: no frames, and one copy, from the memory of the app
 //! that sends to that of the app that receives.
 //!
-//! Both ends are connections of the same stack. What one has to send is given to the other as it is,
-//! several segments' worth at a time. Nothing else differs: numbers, windows, acknowledgements,
+//! Both ends are connections of the same stack. What one has to send is given to the other as it
+//! is, several segments' worth at a time. Nothing else differs: numbers, windows, acknowledgements,
 //! timers and resets are those of the wire. Only the first segment is built as a frame, which the
 //! switch says to be TCP's, as it would of all others; and again when the switch's table has
 //! changed, or a path is to be renewed. While somebody watches, all segments are frames again, for
@@ -49,8 +49,8 @@ const JOINED_BYTES: u32 = 32 << 10;
 /// the next turn.
 const LOOKS: usize = 16;
 
-/// Pieces of a pool have powers of two: what a segment may take is 64 KiB, and what a sender that is
-/// held up is content with in the end, 64 bytes.
+/// Pieces of a pool have powers of two: what a segment may take is 64 KiB, and what a sender that
+/// is held up is content with in the end, 64 bytes.
 const PIECE_BYTES_LOG2: RangeInclusive<u32> = 6..=16;
 
 /// Where the segment of the connection at hand goes.
@@ -168,9 +168,9 @@ fn receiver<'a>(
 }
 
 impl Tcp {
-    /// An app has memory again, or nobody has a claim to it any more: one of those that were held up
-    /// goes on that there is room for, and the next in the next turn. Returns how many went on, or 1
-    /// if there are others to be looked at.
+    /// An app has memory again, or nobody has a claim to it any more: one of those that were held
+    /// up goes on that there is room for, and the next in the next turn. Returns how many went on,
+    /// or 1 if there are others to be looked at.
     #[cold]
     pub(crate) fn let_go_on(&mut self, channels: &mut Channels, receiver: u32) -> usize {
         let Some(receiver) = channels.channel(receiver) else { return 0 };

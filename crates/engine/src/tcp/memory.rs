@@ -1,6 +1,6 @@
 //! Where what is received goes: each piece of new payload, of one segment or of several that came
-//! together, into a buffer of its own in the app's receive pool, by one copy: from the NIC's buffer,
-//! or from where the app has it that sends it, if that is one of this engine.
+//! together, into a buffer of its own in the app's receive pool, by one copy: from the NIC's
+//! buffer, or from where the app has it that sends it, if that is one of this engine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -44,8 +44,9 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The way of a segment, if there is one now, over the NIC of its source. Asks for the neighbour
-    /// of a connection if it is not known; whoever `is_silent` may have another Ethernet address by now.
+    /// The way of a segment, if there is one now, over the NIC of its source. Asks for the
+    /// neighbour of a connection if it is not known; whoever `is_silent` may have another Ethernet
+    /// address by now.
     #[inline]
     pub(super) fn find(
         &mut self,

@@ -38,7 +38,7 @@ pub const SIZES: Sizes = Sizes {
     shared_bytes: 0,
 };
 
-/// The part of [`Queue`] in which a queue around another does not differ from that, its field `queue`.
+/// The part of [`Queue`] in which a queue around another is like that, its field `queue`.
 macro_rules! as_inner {
     () => {
         fn link_up(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! < S 0:0(0) win 1000 <mss 1460>      this segment comes; numbers of both sides begin with 0
-//! > S. 0:0(0) ack 1 <mss 1460>        this one leaves; options and window count if they stand there
+//! > S. 0:0(0) ack 1 <mss 1460>        this one leaves; options and window count if they are there
 //! > *                                 any segment leaves
 //! < [ce] . 1:1(0) ack 1 <ECN1 1 0 1>  its IP header is marked, or `[ect0]`, `[ect1]`; and AccECN1
 //! +0.2 > . 1:1001(1000) ack 1         ... 0.2 s after what stands before, within a millisecond

@@ -252,7 +252,8 @@ cases! {
         option_bytes 3 fastopen_key f763bfa0813d80ed301d64cd904abcce = 0; listen 3 5 = 0
         < S 0:10(10) win 10000 <mss 1012,FO>
         > S. 0:0(0) ack 1 <mss 1460,FO 00abaaabe8e954c2>; < R 1:1(0)
-        option_bytes 3 fastopen_key 0102030405060708090a0b0c0d0e0f10f763bfa0813d80ed301d64cd904abcce = 0
+        option_bytes 3 fastopen_key \
+            0102030405060708090a0b0c0d0e0f10f763bfa0813d80ed301d64cd904abcce = 0
         peer 5001; < S 0:10(10) win 10000 <mss 1012,FO 00abaaabe8e954c2>
         > S. 0:0(0) ack 11 <mss 1460,FO aabec24c7920275e>; accept 3 = 4; read 4 10 = 10
         option_bytes 3 fastopen_key 0102030405060708090a0b0c0d0e0f10 = 0

@@ -19,7 +19,7 @@ fn told(script: &Script) -> Result<Message, Errno> {
     script.host.recv_message(4, &mut [], libc::MSG_ERRQUEUE)
 }
 
-/// The words of a `struct sock_extended_err`: `ee_errno`, the next four bytes, `ee_info`, `ee_data`.
+/// Words of a `struct sock_extended_err`: `ee_errno`, the next four bytes, `ee_info`, `ee_data`.
 fn words(control: &Control) -> [u32; 4] {
     assert_eq!((control.level, control.kind), (libc::IPPROTO_IP, libc::IP_RECVERR));
     assert_eq!(control.data.len(), 16 + size_of::<libc::sockaddr_in>());

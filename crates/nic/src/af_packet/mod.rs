@@ -19,10 +19,10 @@
 //! Packets of one flow come and go together, up to 64 KB of them in one frame (PACKET_VNET_HDR):
 //! what a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was
 //! put together on the way (GRO), is cut where it is received, unless it is of TCP and whoever
-//! receives it takes it whole. Consecutive packets of one flow of UDP or TCP leave as one, which the
-//! kernel, the NIC or the receiver cuts. Linux takes and gives UDP so since 6.2; before, it drops
-//! what it would have to give. Over a veth packets leave one by one where frames cannot be hidden:
-//! AF_XDP at its other end, under the same kernel, then loses super-frames.
+//! receives it takes it whole. Consecutive packets of one flow of UDP or TCP leave as one, which
+//! the kernel, the NIC or the receiver cuts. Linux takes and gives UDP so since 6.2; before, it
+//! drops what it would have to give. Over a veth packets leave one by one where frames cannot be
+//! hidden: AF_XDP at its other end, under the same kernel, then loses super-frames.
 //!
 //! As many queues as one likes, each a socket of one group (PACKET_FANOUT). Frames leave past the
 //! queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the transport's business, and a NIC whose

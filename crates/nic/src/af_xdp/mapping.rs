@@ -32,7 +32,7 @@ impl Mapping {
         Ok(Mapping::from_raw(start.cast(), length))
     }
 
-    /// A ring of an AF_XDP socket, where `page_offset` says which; or memory that a file stands for.
+    /// A ring of an AF_XDP socket, as `page_offset` says; or memory that a file stands for.
     pub(super) fn shared(file: BorrowedFd<'_>, page_offset: u64, length: usize) -> Result<Mapping> {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let start = unsafe {

@@ -163,7 +163,8 @@ static void use_offloads(struct rte_eth_conf *conf, const struct rte_eth_dev_inf
                          uint32_t used)
 {
     uint64_t ip = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
-    conf->rxmode.offloads = if_used(used, VERIFIES, RX_SUMS | ip) | if_used(used, COALESCES, RX_LRO);
+    conf->rxmode.offloads = if_used(used, VERIFIES, RX_SUMS | ip)
+        | if_used(used, COALESCES, RX_LRO);
     if ((used & COALESCES) != 0)
         conf->rxmode.max_lro_pkt_size = info->max_lro_pkt_size;
     conf->txmode.offloads = if_used(used, SUMS_TCP, RTE_ETH_TX_OFFLOAD_TCP_CKSUM)

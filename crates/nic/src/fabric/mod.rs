@@ -12,8 +12,8 @@
 //! queues.
 
 //! What can happen to frames, and to which queue they go, is decided by cores that need no fabric:
-//! [`Way`] and [`Transit`] of `clearway_world`, and [`Rss`]. The command `clearway fabric` uses them
-//! too.
+//! [`Way`] and [`Transit`] of `clearway_world`, and [`Rss`]. The command `clearway fabric` uses
+//! them too.
 
 mod ecn;
 mod frame;

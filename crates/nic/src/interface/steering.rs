@@ -59,8 +59,8 @@ pub trait Steering: Send {
 
     /// Lets the NIC accept frames to `mac` besides those to its own address and, if so, has those
     /// that the kernel itself sends there come in as well, where queues reach it
-    /// ([`Capabilities::reaches_kernel`](crate::Capabilities)). Whose they are, patterns say. Adding
-    /// twice is the same as once.
+    /// ([`Capabilities::reaches_kernel`](crate::Capabilities)). Whose they are, patterns say.
+    /// Adding twice is the same as once.
     fn add_mac(&mut self, mac: MacAddress, of_kernel: bool) -> Result<(), Error>;
 
     /// Undoes [`Steering::add_mac`]. Not an error if it was not added.

@@ -4,7 +4,8 @@
 //! Both take their time, and are `work`.
 //!
 //! ```text
-//! region 0:  S2M ring 0 .. S2M ring n | M2S ring 0 .. M2S ring m | (page) buffers of each ring in turn
+//! region 0:  S2M ring 0 .. S2M ring n | M2S ring 0 .. M2S ring m | (page) buffers of each ring in
+//!            turn
 //! ```
 
 use std::collections::VecDeque;

@@ -18,7 +18,7 @@
 //! does so every 16,384 receives (every eighth while there is no link), or when it has slept.
 //!
 //! How large frames are that the peer is sent the two sides agree on (`limit`), and whoever makes
-//! packets hears of it ([`Watch`]). Until it has, a frame that is too large for the peer is dropped.
+//! packets hears of it ([`Watch`]). Until it has, a frame too large for the peer is dropped.
 //!
 //! Not here: the modes `ip` and `punt/inject`; regions that cannot be sealed or are of huge pages
 //! (DPDK's `zero-copy=yes`, VPP without `no-zero-copy`); peers that map their memory again once the
@@ -65,8 +65,8 @@ pub fn open(config: Config) -> Result<Vec<Queue>, Error> {
 #[cfg(test)]
 mod tests;
 
-/// A socket that listens where a server is to, for [`Config::listening`]: made by a process that may
-/// for one that may not. Its path, if it has one, goes with the server.
+/// A socket that listens where a server is to, for [`Config::listening`]: made by a process that
+/// may for one that may not. Its path, if it has one, goes with the server.
 pub fn listen(at: &Socket) -> Result<std::os::fd::OwnedFd, Error> {
     socket::listen_on(at)
 }

@@ -5,7 +5,8 @@
 //!         4: flags u16    written by the receiver; bit 0 = do not interrupt me
 //!         6: head u16     written by the client
 //!        64: tail u16     written by the server
-//!       128: descriptors, 16 bytes each: flags u16, region u16, length u32, offset u32, metadata u32
+//!       128: descriptors, 16 bytes each: flags u16, region u16, length u32, offset u32,
+//!            metadata u32
 //! ```
 //!
 //! The client owns the memory, so it is always the client that puts descriptors into the ring

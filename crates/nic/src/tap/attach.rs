@@ -219,8 +219,8 @@ fn cannot_attach(interface: &str, queues: usize, before: Option<&Device>, errno:
              {interface} mode tap multi_queue"
         )),
         Errno::INVAL => Error::Invalid(format!(
-            "{interface:?} cannot be the name of an interface. Choose 1 to 15 letters, digits, '-', \
-             '_' and '.'"
+            "{interface:?} cannot be the name of an interface. Choose 1 to 15 letters, digits, \
+             '-', '_' and '.'"
         )),
         errno => Error::System {
             action: format!("cannot take the tap device {interface}"),

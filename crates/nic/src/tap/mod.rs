@@ -17,8 +17,8 @@
 //!   come last, else by a hash that nobody knows.
 //! - Each frame, or super-frame, is one system call: the kernel has no other way for a tap. What is
 //!   written the kernel handles within the call, to the receiving program's socket; nothing waits.
-//! - A device that is there is used as it is, down or up, and stays; one that is not is made, is up,
-//!   and goes with the last of the files.
+//! - A device that is there is used as it is, down or up, and stays; one that is not is made, is
+//!   up, and goes with the last of the files.
 //!
 //! *Not* here: addresses of the interface, which are the kernel's administrator's; a guest that has
 //! the device's files itself (vhost, `-netdev tap` of this very device): the ends are two.

@@ -20,9 +20,9 @@ use crate::batch::Batch;
 use crate::burst::Burst;
 use crate::{BURST_FRAMES, Sink};
 
-/// Messages per system call, at most. A call asks for one, which is all that a conversation has, and
-/// for so many times more whenever it was given all that it asked for: to be told that there is no
-/// other costs the kernel as much as half a call.
+/// Messages per system call, at most. A call asks for one, which is all that a conversation has,
+/// and for so many times more whenever it was given all that it asked for: to be told that there is
+/// no other costs the kernel as much as half a call.
 const MESSAGES: usize = 16;
 const GROWTH: usize = 4;
 /// Room for headers before a message. What follows begins a cache line.

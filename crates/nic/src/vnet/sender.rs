@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The payloads of a super-frame stay in their frames' buffers, and the kernel gathers them. After
-//! the [`Carrier`]'s system call has returned, the buffers are ours again. Segments of TCP that were
-//! written as one have as many buffers as they are, side by side, in which they become frames where
-//! super-frames are refused.
+//! the [`Carrier`]'s system call has returned, the buffers are ours again. Segments of TCP that
+//! were written as one have as many buffers as they are, side by side, in which they become frames
+//! where super-frames are refused.
 
 use std::mem;
 
@@ -223,8 +223,8 @@ impl Sender {
         Transmit::Queued
     }
 
-    /// Room for so many segments in one frame. A packet has no more than that, whatever super-frames
-    /// the interface takes.
+    /// Room for so many segments in one frame. A packet has no more than that, whatever
+    /// super-frames the interface takes.
     #[inline]
     fn room(&self, segments: usize) -> usize {
         let all = (segments * self.stride - HEADROOM).min(self.limits.frame_bytes);

@@ -8,9 +8,9 @@
 //!         │          └───────────── never less than ──────────┘
 //!         └──────────────────────── never beyond ─────────────┘
 //! ```
-//! These hold at any moment, but for the last message sent if it was dropped, whatever is lost under
-//! way. That all which the app has released counts as released holds once nothing has moved for a
-//! while.
+//! These hold at any moment, but for the last message sent if it was dropped, whatever is lost
+//! under way. That all which the app has released counts as released holds once nothing has moved
+//! for a while.
 
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@
 //!  │bytes a / weight a - bytes b / weight b│ ≤ packet / weight a + packet / weight b
 //! ```
 //!
-//! Here `packet` is also that before the time that is looked at, by which one stands where it stands
-//! in line. So each has to have sent one, whose size is known, before anything is counted.
+//! Here `packet` is also that before the time that is looked at, by which one stands where it
+//! stands in line. So each has to have sent one, whose size is known, before anything is counted.
 //!
 //! A flow's own connection is not looked at: messages of it may be taken from among operations.
 

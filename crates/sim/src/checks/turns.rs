@@ -1,10 +1,11 @@
-//! Who goes first: while a stream of a flow has something to send that its peer has credit for, none
-//! of a higher urgency number is sent (`docs/streams.md`, "Priorities").
+//! Who goes first: while a stream of a flow has something to send that its peer has credit for,
+//! none of a higher urgency number is sent (`docs/streams.md`, "Priorities").
 //!
-//! An engine sends at the end of a turn, when it has taken what there is of commands and packets. So
-//! who has something to send behind a turn had it all the time that others were sent. That is not so
-//! of a flow's own connection, for which messages may be taken from among operations meanwhile; nor
-//! does it wait for others where a packet tells of its limit: it is looked at with more care.
+//! An engine sends at the end of a turn, when it has taken what there is of commands and packets.
+//! So who has something to send behind a turn had it all the time that others were sent. That is
+//! not so of a flow's own connection, for which messages may be taken from among operations
+//! meanwhile; nor does it wait for others where a packet tells of its limit: it is looked at with
+//! more care.
 
 use clearway_engine::FlowBooks;
 

@@ -78,8 +78,8 @@ impl Direction {
         Some((waiting, place > 0))
     }
 
-    /// The receiver hears that one was dropped: the next, if it has not given up the order. False if
-    /// it cannot have been.
+    /// The receiver hears that one was dropped: the next, if it has not given up the order. False
+    /// if it cannot have been.
     pub(super) fn skip(&mut self, now: Time) -> bool {
         if self.is_unordered {
             if self.skips >= self.timed {

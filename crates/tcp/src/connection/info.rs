@@ -117,7 +117,7 @@ pub struct Info {
     pub sack: bool,
     /// See `timestamps`.
     pub ecn: bool,
-    /// Packets that have come with a mark (RFC 9768), and of which the peer has told that they have.
+    /// Packets that came with a mark (RFC 9768), and of which the peer has told that they did.
     pub marks: (u32, u32),
     /// Bytes that have come in packets with ECT(1), CE and ECT(0), and as the peer has told.
     pub marked_bytes: ([u32; 3], [u32; 3]),

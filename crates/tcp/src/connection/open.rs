@@ -100,8 +100,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9768, section 3.2.3.2.1: who answers a SYN that asks for accurate feedback counts, unless
-    /// the answer is sent again.
+    /// RFC 9768, section 3.2.3.2.1: who answers a SYN that asks for accurate feedback counts,
+    /// unless the answer is sent again.
     fn syn_extra(&self, is_answer: bool) -> Extra {
         let has_counters = is_answer && self.retries == 0 && self.ecn.is_accurate();
         match self.fast_open_option() {

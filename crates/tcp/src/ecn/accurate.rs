@@ -85,8 +85,8 @@ impl Accurate {
         flags_of(self.of_syn)
     }
 
-    /// The first segment behind this end's SYN-ACK, which was sent as `sent`. Section 3.2.2.1, table
-    /// 4: what has no data tells how the SYN-ACK came.
+    /// The first segment behind this end's SYN-ACK, which was sent as `sent`. Section 3.2.2.1,
+    /// table 4: what has no data tells how the SYN-ACK came.
     pub(super) fn on_answered(
         &mut self,
         flags: Flags,

@@ -1,5 +1,5 @@
-//! How many bytes have come in packets of each kind, and the option that tells it: RFC 9768, section
-//! 3.2.3.
+//! How many bytes have come in packets of each kind, and the option that tells it: RFC 9768,
+//! section 3.2.3.
 //!
 //! It is sent as Linux does: not before one of the peer's has been seen, since that is how it is
 //! known that both can have it; with all three counters if there is room, and at least with those

@@ -29,8 +29,8 @@ counters! {
         /// Cookies that came back and were wrong.
         cookies_wrong: Cookies,
             "when an answer comes late, or a stranger guesses", "nothing: it is refused";
-        /// Connections that peers have opened with a cookie of Fast Open, and that an app had before
-        /// their handshake was over.
+        /// Connections that peers have opened with a cookie of Fast Open, and that an app had
+        /// before their handshake was over.
         fast_opens_accepted: Connections,
             "when a peer connects again to a listener with fast open", "nothing: this is traffic";
         /// Cookies of Fast Open that were wrong.

@@ -90,9 +90,9 @@ impl Stack {
         self.listeners.set_mtu(mtu);
     }
 
-    /// From now on only peers of these prefixes may connect to a listener, or all if there are none:
-    /// to others it is as if it were not there, and costs no memory and no cookie. All are looked
-    /// at for each SYN. What has begun before goes on.
+    /// From now on only peers of these prefixes may connect to a listener, or all if there are
+    /// none: to others it is as if it were not there, and costs no memory and no cookie. All are
+    /// looked at for each SYN. What has begun before goes on.
     pub fn set_listener_peers(&mut self, listener: Listener, peers: Vec<Prefix>) {
         if let Some(socket) = self.listeners.get_mut(listener.0) {
             socket.peers = peers;

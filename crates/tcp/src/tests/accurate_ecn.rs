@@ -1,6 +1,6 @@
-//! Accurate ECN: RFC 9768. AE, CWR and ECE are a number of three bits: 5 is `EA`, 6 `WA`, 7 `EWA`, 0
-//! nothing, 1 `E`, 2 `W`, 3 `EW`, 4 `A`. The option is `ECN1`, with bytes of ECT(1), CE and ECT(0),
-//! or `ECN0`, the other way round.
+//! Accurate ECN: RFC 9768. AE, CWR and ECE are a number of three bits: 5 is `EA`, 6 `WA`, 7 `EWA`,
+//! 0 nothing, 1 `E`, 2 `W`, 3 `EW`, 4 `A`. The option is `ECN1`, with bytes of ECT(1), CE and
+//! ECT(0), or `ECN0`, the other way round.
 
 use super::script::begin::closed;
 use super::script::{Script, cases};
@@ -59,7 +59,7 @@ fn accepted() -> Script {
 
 cases! {
     /// Section 3.1.1, table 2: what the peer's SYN-ACK says of this end's SYN; and 3.2.2.1, table
-    /// 3: the acknowledgement says what the SYN-ACK's IP header did. After that all have the number.
+    /// 3: the acknowledgement says what the SYN-ACK's IP header did. Then all have the number.
     asked_and_answered: asking() => "
         < SW. 0:0(0) ack 1 win 10000 <mss 1000>; > W. 1:1(0) ack 1
         send 10; > [ect] PEA. 1:11(10) ack 1";
@@ -315,8 +315,8 @@ cases! {
         < [ect] EA. 401:411(10) ack 1 <TS val 3 ecr 1000>
         > EWA. 1:1(0) ack 1 <TS val 1000 ecr 2,sack 401:411 301:311 201:211>";
 
-    /// Section 3.2.3.2.1: not with a SYN-ACK that is sent again, on its own or because the peer asks
-    /// again; and the peer may have it nevertheless.
+    /// Section 3.2.3.2.1: not with a SYN-ACK that is sent again, on its own or because the peer
+    /// asks again; and the peer may have it nevertheless.
     the_option_is_not_sent_again: closed() => "
         set ecn; set accurate_ecn; set ecn_option=2; listen
         < SEWA 0:0(0) win 60000 <mss 1000>; > SW. 0:0(0) ack 1 <mss 1460,ECN1 1 0 1>

@@ -215,9 +215,9 @@ cases! {
         > . 2:2(0) ack 2
         waiting 1";
 
-    /// RFC 7323, 5.3, and RFC 6191: a port is not used for its peer again before the peer's clock has
-    /// ticked. Then what is left of the old connection is old for the new one, whose peer has begun
-    /// with numbers that were used before.
+    /// RFC 7323, 5.3, and RFC 6191: a port is not used for its peer again before the peer's clock
+    /// has ticked. Then what is left of the old connection is old for the new one, whose peer has
+    /// begun with numbers that were used before.
     a_port_is_used_again_once_the_peers_clock_has_ticked: closed() => "
         set timestamps
         connect; > S 0:0(0)

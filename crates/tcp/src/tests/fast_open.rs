@@ -45,8 +45,8 @@ cases! {
         +0.01 < S. 0:0(0) ack 1 win 10000 <mss 1000>
         > . 1:1(0) ack 1; syn_data false";
 
-    /// Section 4.2.2: the SYN has the cookie and data; the SYN-ACK acknowledges both, and nothing is
-    /// sent again.
+    /// Section 4.2.2: the SYN has the cookie and data; the SYN-ACK acknowledges both, and nothing
+    /// is sent again.
     data_goes_with_the_syn: with_cookie() => "
         connect 100
         > S 0:100(100) <mss 1460,FO 01020304>
@@ -62,8 +62,8 @@ cases! {
         +0.01 < S. 0:0(0) ack 961 win 10000 <mss 1000>
         > P. 961:1501(540) ack 1";
 
-    /// Section 4.2.2: "ack 1" says that the data was not taken: it is sent at once as usual, and its
-    /// congestion window is that of others.
+    /// Section 4.2.2: "ack 1" says that the data was not taken: it is sent at once as usual, and
+    /// its congestion window is that of others.
     data_that_is_not_acknowledged_is_sent_again: with_cookie() => "
         connect 100
         > S 0:100(100) <mss 1460,FO 01020304>
@@ -80,7 +80,7 @@ cases! {
         +0.01 < S. 0:0(0) ack 31 win 10000 <mss 1000>
         > P. 31:101(70) ack 1; syn_data false";
 
-    /// RFC 9293, section 3.10.7.3: more than was sent is answered with a reset; the attempt goes on.
+    /// RFC 9293, section 3.10.7.3: more than was sent is answered by a reset; the attempt goes on.
     more_than_was_sent_is_acknowledged: with_cookie() => "
         connect 100
         > S 0:100(100)
@@ -171,8 +171,8 @@ cases! {
         accept; state ESTAB; recv 10; syn_data false
         +0.04 > . 1:1(0) ack 11";
 
-    /// Section 4.2.2: with a cookie that is right data is the app's at once, and what the app answers
-    /// leaves before the handshake is over.
+    /// Section 4.2.2: with a cookie that is right data is the app's at once, and what the app
+    /// answers leaves before the handshake is over.
     data_is_taken_and_answered_before_the_handshake_is_over: early() => "
         recv 10; syn_data true
         send 1500; > . 1:1001(1000) ack 11; > P. 1001:1501(500) ack 11
@@ -297,8 +297,8 @@ cases! {
         peer 5002; < S 0:10(10) win 10000 <mss 1000,FO right>
         > S. 0:0(0) ack 11 <mss 1460>";
 
-    /// Section 5.1: one that was reset counts for a minute, as if it were still there: whoever sends
-    /// SYNs for others can reset them, too.
+    /// Section 5.1: one that was reset counts for a minute, as if it were still there: whoever
+    /// sends SYNs for others can reset them, too.
     one_that_was_reset_counts: closed() => "
         set pending=1; listen
         < S 0:10(10) win 10000 <mss 1000,FO right>

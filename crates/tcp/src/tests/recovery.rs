@@ -241,8 +241,8 @@ cases! {
         +0.05 < . 1:1(0) ack 3001 win 1001
         +0.1875 > . 3001:4001(1000) ack 1";
 
-    /// RFC 8985, 6.2, step 5: what is sent again is not lost by what was sent before it, even if all
-    /// of it is of one moment.
+    /// RFC 8985, 6.2, step 5: what is sent again is not lost by what was sent before it, even if
+    /// all of it is of one moment.
     what_is_sent_again_is_later: established_with("sack", "mss 1000,sackOK") => "
         send 5000
         > . 1:1001(1000) ack 1
@@ -823,8 +823,8 @@ cases! {
         > P. 5001:6001(1000) ack 1
         recovery loss";
 
-    /// The same: what comes with data, or tells that a tail loss probe has come twice (RFC 2883), is
-    /// no duplicate acknowledgement, and says nothing of a loss.
+    /// The same: what comes with data, or tells that a tail loss probe has come twice (RFC 2883),
+    /// is no duplicate acknowledgement, and says nothing of a loss.
     f_rto_waits_for_what_says_something: established_with("sack", "mss 1000,sackOK") => "
         +0.02 send 3000
         > . 1:1001(1000) ack 1

@@ -528,8 +528,8 @@ cases! {
         < . 1:1(0) ack 1011
         > P. 1011:1511(500) ack 1";
 
-    /// The same, as Minshall has it (appendix A.3): what ends a long message is not held back by its
-    /// own full segments, but by what was not full either.
+    /// The same, as Minshall has it (appendix A.3): what ends a long message is not held back by
+    /// its own full segments, but by what was not full either.
     nagle_holds_back_by_what_is_small: established() => "
         send 1500
         > . 1:1001(1000) ack 1

@@ -127,8 +127,8 @@ fn what_was_sent_again_has_bounded_books() {
     }
 }
 
-/// RFC 8985, section 6.2, step 5: what has counted as lost, and does no more since that was found to
-/// be an error, may be lost nevertheless. It was found by a timeout only.
+/// RFC 8985, section 6.2, step 5: what has counted as lost, and does no more since that was found
+/// to be an error, may be lost nevertheless. It was found by a timeout only.
 #[test]
 fn what_counts_as_lost_no_more_is_judged_again() {
     let (mut board, mut rack) = (Scoreboard::default(), Rack::default());

@@ -63,8 +63,8 @@ counters! {
             "put no NAT that changes ports between peers";
         /// Packets that had arrived before.
         dropped_duplicate: Packets,
-            "when the network duplicates packets, or a peer takes late ones for lost and sends them \
-             again",
+            "when the network duplicates packets, or a peer takes late ones for lost and sends \
+             them again",
             "few are normal; many mean that acknowledgements are lost or late: compare \
              packets_lost of the peer's flows";
         /// Data that came before the syn-ack.

@@ -76,8 +76,8 @@ fn what_leaves_a_sender_unable_to_go_on_asks_to_be_acknowledged_at_once() {
     assert_eq!((sent.len(), is_urgent(&sent[0])), (1, true));
 }
 
-/// `docs/wire.md`: a message that is cut anyway fills up a packet that has others in it, and one that
-/// a packet of its own could carry is not cut.
+/// `docs/wire.md`: a message that is cut anyway fills up a packet that has others in it, and one
+/// that a packet of its own could carry is not cut.
 #[test]
 fn packets_are_filled_up_with_messages_that_are_cut_anyway() {
     let lengths = |sizes: &[u32]| {

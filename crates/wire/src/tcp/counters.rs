@@ -1,5 +1,5 @@
-//! The option of accurate congestion feedback (RFC 9768, section 3.2.3): how many bytes have come in
-//! packets with each of three marks.
+//! The option of accurate congestion feedback (RFC 9768, section 3.2.3): how many bytes have come
+//! in packets with each of three marks.
 //!
 //! ```text
 //! AccECN0   │ 172 │ length │ ECT(0) │ CE │ ECT(1) │      24 bits each; what is missing of them

@@ -1,8 +1,8 @@
 //! One of the hash tables: rules that all say something of the same bits, found by those bits.
 //!
 //! ```text
-//! hash ─┬─ low bits ──▶ bits[]        16 bits per bucket: which hashes it holds; from the first cache
-//!       │               │              level, rejects nearly everything that is not there
+//! hash ─┬─ low bits ──▶ bits[]        16 bits per bucket: which hashes it holds; from the first
+//!       │               │              cache level, rejects nearly everything that is not there
 //!       └─ top 4 bits ──┘
 //!                       └─▶ buckets[] ──▶ entries[start..start + length], in order of rank
 //! ```

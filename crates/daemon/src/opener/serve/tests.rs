@@ -26,7 +26,8 @@ impl Case {
         let socket = self.socket();
         let text = format!(
             "[[nic]]\nname = \"{name}\"\ndriver = \"memif\"\nsocket = {socket:?}\n\
-             role = \"{role}\"\naddresses = [\"10.0.0.1/24\"]\n[policy]\nusers = [\"nobody-here\"]\n"
+             role = \"{role}\"\naddresses = [\"10.0.0.1/24\"]\n\
+             [policy]\nusers = [\"nobody-here\"]\n"
         );
         fs::write(&self.opening.path, text).expect("written");
         self.set_mode(0o640);

@@ -146,8 +146,8 @@ impl Turns {
         self.set(id, place, waits);
     }
 
-    /// One that does not stand in line has sent so many bytes, be it its turn or not. Those who wait
-    /// keep their places: where it stands itself may be far behind them, or far ahead.
+    /// One that does not stand in line has sent so many bytes, be it its turn or not. Those who
+    /// wait keep their places: where it stands itself may be far behind them, or far ahead.
     pub(super) fn sent_beside(&mut self, place: &mut Place, bytes: usize) {
         let urgency = place.priority.urgency;
         let first = self
