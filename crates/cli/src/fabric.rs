@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use clearway_daemon::Error;
 use clearway_daemon::config::{Idle, Log, Problems};
 
-use config::{Fabric, FabricPort};
+use config::Fabric;
 use counters::{Met, PortCounters};
 
 use crate::output::{Failure, lines, print, table};
@@ -75,7 +75,7 @@ fn fabric(arguments: &Arguments) -> Result<Fabric, Failure> {
         None => Fabric { seed: None, idle: Idle::default(), ports: Vec::new() },
     };
     for port in &arguments.port {
-        fabric.ports.push(FabricPort::from_argument(port).map_err(usage)?);
+        fabric.add(port).map_err(usage)?;
     }
     fabric.seed = arguments.seed.or(fabric.seed);
     Ok(fabric)

@@ -20,6 +20,9 @@ const RATE_QUEUE_BYTES_DEFAULT: u64 = 256 * 1024;
 const SLOW_PATH_QUEUE_FRAMES_DEFAULT: u64 = 1024;
 const SLOW_PATH_CONNECTIONS_DEFAULT: u64 = 100_000;
 
+/// What to do if two have the same name or socket.
+const EACH_ITS_OWN: &str = "give each port its own";
+
 /// What a fabric is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fabric {
@@ -61,6 +64,23 @@ impl Fabric {
         Self::parse(&text, &path.display().to_string())
     }
 
+    /// Adds a port that the command line names: what stands behind `--port`.
+    pub(super) fn add(&mut self, argument: &str) -> Result<(), Problems> {
+        let port = FabricPort::from_argument(argument)?;
+        let refused = |cause: String, remedy: &str| {
+            Err(Problems::file(&format!("--port {argument}"), cause, remedy))
+        };
+        if port.is_among(&self.ports) {
+            return refused(stands_twice(&port), EACH_ITS_OWN);
+        }
+        if self.ports.len() >= PORTS_MAX {
+            let cause = format!("there are {PORTS_MAX} ports already, and no more can be");
+            return refused(cause, "leave some away");
+        }
+        self.ports.push(port);
+        Ok(())
+    }
+
     /// Checks what stands in a file; its name is only used in messages.
     pub(super) fn parse(text: &str, file: &str) -> Result<Self, Problems> {
         read(text, file, fabric)
@@ -68,9 +88,14 @@ impl Fabric {
 }
 
 impl FabricPort {
+    /// True if one of these has its name or its socket.
+    fn is_among(&self, ports: &[Self]) -> bool {
+        ports.iter().any(|other| other.name == self.name || other.socket == self.socket)
+    }
+
     /// What stands behind `--port`: `NAME=SOCKET[,KEY=VALUE]...`, with the keys of a file, dotted
     /// for those of `[port.sends]` and `[port.receives]`.
-    pub(super) fn from_argument(argument: &str) -> Result<Self, Problems> {
+    fn from_argument(argument: &str) -> Result<Self, Problems> {
         let mut parts = argument.split(',');
         let (name, socket) =
             parts.next().and_then(|first| first.split_once('=')).ok_or_else(|| {
@@ -107,10 +132,8 @@ fn fabric(mut root: Section<'_>) -> Fabric {
     let mut ports: Vec<FabricPort> = Vec::new();
     for mut section in sections {
         if let Some(port) = port(&mut section) {
-            if ports.iter().any(|other| other.name == port.name || other.socket == port.socket) {
-                let cause =
-                    format!("the name or the socket of port \"{}\" stands twice", port.name);
-                section.report(section.span(), cause, "give each port its own");
+            if port.is_among(&ports) {
+                section.report(section.span(), stands_twice(&port), EACH_ITS_OWN);
             }
             ports.push(port);
         }
@@ -118,6 +141,10 @@ fn fabric(mut root: Section<'_>) -> Fabric {
     }
     root.finish();
     Fabric { seed, idle, ports }
+}
+
+fn stands_twice(port: &FabricPort) -> String {
+    format!("the name or the socket of port \"{}\" stands twice", port.name)
 }
 
 fn idle(root: &mut Section<'_>) -> Idle {
@@ -284,6 +311,18 @@ mod tests {
         }
         let twice = "[[port]]\nname='a'\nsocket='@a'\n[[port]]\nname='b'\nsocket='@a'";
         assert!(Fabric::parse(twice, "test").unwrap_err().to_string().contains("twice"));
+        let mut fabric = Fabric { seed: None, idle: Idle::default(), ports: Vec::new() };
+        fabric.add("a=@a").unwrap();
+        for twice in ["a=@b", "b=@a"] {
+            let problems = fabric.add(twice).unwrap_err().to_string();
+            assert!(
+                problems.contains("stands twice") && problems.contains("its own"),
+                "{problems}"
+            );
+        }
+        (1..PORTS_MAX).for_each(|number| fabric.add(&format!("p{number}=@p{number}")).unwrap());
+        assert!(fabric.add("more=@more").unwrap_err().to_string().contains("64 ports already"));
+        assert_eq!(fabric.ports.len(), PORTS_MAX);
         assert!(Fabric::parse("", "test").unwrap_err().to_string().contains("0 [[port]]"));
     }
 }
