@@ -110,9 +110,9 @@ impl TimeWait {
         self.remains.timestamps.as_ref().is_none_or(|timestamps| timestamps.has_ticked(now))
     }
 
-    /// True if a SYN cannot be an old one. RFC 6191, section 2: a SYN with a timestamp "greater than
-    /// the last timestamp seen", or without one and with a sequence number "larger than the last
-    /// sequence number".
+    /// True if a SYN cannot be an old one. RFC 6191, section 2: a SYN with a timestamp "greater
+    /// than the last timestamp seen", or without one and with a sequence number "larger than the
+    /// last sequence number".
     pub(crate) fn is_new_syn(&self, arrival: &Arrival) -> bool {
         match (&self.remains.timestamps, arrival.repr.options.timestamps) {
             (Some(timestamps), Some(option)) if option.value != timestamps.recent() => {
