@@ -321,6 +321,7 @@ mod tests {
         books.end_connection(ONE);
         assert!(books.next_unsent().is_none() && books.connections().next().is_none());
     }
+
     /// As it is after a connection that was closed without a word to the books.
     #[test]
     fn whoever_has_a_place_next_has_nothing_of_who_had_it() {
