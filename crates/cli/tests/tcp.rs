@@ -24,11 +24,25 @@ const AF_XDP: &str = "driver = \"af_xdp\"";
 const PORT: u16 = 8080;
 const BULK_BYTES: usize = 20 << 20;
 
+/// An app listens.
+fn listens(tcp: &client::Tcp) -> client::TcpListener {
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    listener
+}
+
+/// The kernel connects to it: both ends.
+fn pair(world: &World, listener: &client::TcpListener) -> (TcpStream, client::TcpStream) {
+    let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+    let (mut app, _) = listener.accept().expect("accepted");
+    app.set_timeout(Some(PATIENCE));
+    (kernel, app)
+}
+
 fn an_app_serves_the_kernel(driver: &str) {
     let Some(world) = World::start(driver) else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
+    let listener = listens(&tcp);
     for (round, address) in [IpAddr::V4(IPV4[1]), IpAddr::V6(IPV6[1])].into_iter().enumerate() {
         let kernel = world.connect(SocketAddr::new(address, PORT)).expect("connected");
         let (app, peer) = listener.accept().expect("accepted");
@@ -78,14 +92,8 @@ fn an_app_connects_to_the_kernel_on_af_xdp() {
 fn connections_end_in_all_ways(driver: &str) {
     let Some(world) = World::start(driver) else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let pair = || {
-        let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-        let mut app = listener.accept().expect("accepted").0;
-        app.set_timeout(Some(PATIENCE));
-        (kernel, app)
-    };
+    let listener = listens(&tcp);
+    let pair = || pair(&world, &listener);
 
     // The kernel closes its half first; the app still sends.
     let (mut kernel, mut app) = pair();
@@ -135,11 +143,8 @@ fn connections_end_in_all_ways_on_af_xdp() {
 fn nothing_need_be_copied() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (mut app, _) = listener.accept().expect("accepted");
-    app.set_timeout(Some(PATIENCE));
+    let listener = listens(&tcp);
+    let (kernel, app) = pair(&world, &listener);
     let sent = bytes(300_000, 3);
     let reading = read_all(&kernel);
     for part in sent.chunks(50_000) {
@@ -262,13 +267,8 @@ fn a_port_is_for_peers_of_some_prefixes() {
 fn what_more_will_follow_is_held_back() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let [(mut held, mut app), (mut other, mut beside)] = [(), ()].map(|()| {
-        let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-        (kernel, listener.accept().expect("accepted").0)
-    });
-    app.set_timeout(Some(PATIENCE));
+    let listener = listens(&tcp);
+    let [(mut held, mut app), (mut other, mut beside)] = [(), ()].map(|()| pair(&world, &listener));
     // It is held for a retransmission timeout, 200 ms, at most: a machine that is busy tries again.
     let is_held = (0..100).any(|_| {
         let begun = std::time::Instant::now();
@@ -294,14 +294,8 @@ fn what_more_will_follow_is_held_back() {
 fn who_lingers_knows_what_has_arrived() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let pair = || {
-        let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-        let mut app = listener.accept().expect("accepted").0;
-        app.set_timeout(Some(PATIENCE));
-        (kernel, app)
-    };
+    let listener = listens(&tcp);
+    let pair = || pair(&world, &listener);
     let (mut kernel, mut app) = pair();
     app.write_all(b"all of it").expect("written");
     app.linger().expect("the kernel has it, though its program has not");
@@ -335,10 +329,8 @@ fn who_lingers_knows_what_has_arrived() {
 fn who_leaves_is_heard_to_the_end() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (mut app, _) = listener.accept().expect("accepted");
+    let listener = listens(&tcp);
+    let (mut kernel, mut app) = pair(&world, &listener);
     app.write_all(b"last words").expect("written");
     drop((app, listener, tcp));
     let mut words = String::new();
@@ -356,10 +348,8 @@ fn who_leaves_is_heard_to_the_end() {
 fn who_has_left_leaves_the_port_behind() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (app, _) = listener.accept().expect("accepted");
+    let listener = listens(&tcp);
+    let (mut kernel, app) = pair(&world, &listener);
     drop((app, listener, tcp));
     assert_eq!(kernel.read(&mut [0]).expect("the end"), 0);
     let (next, begun) = (world.tcp(), Instant::now());
@@ -382,10 +372,8 @@ fn told(channel: &mut client::Channel) {
 fn who_closes_without_looking_resets() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (app, _) = listener.accept().expect("accepted");
+    let listener = listens(&tcp);
+    let (mut kernel, app) = pair(&world, &listener);
     kernel.write_all(b"unread").expect("written");
     told(&mut tcp.channel());
     drop(app);
@@ -398,10 +386,8 @@ fn who_closes_without_looking_resets() {
 fn who_only_sends_hears_of_a_reset() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (mut app, _) = listener.accept().expect("accepted");
+    let listener = listens(&tcp);
+    let (kernel, mut app) = pair(&world, &listener);
     rustix::net::sockopt::set_socket_linger(&kernel, Some(Duration::ZERO)).expect("no lingering");
     drop(kernel);
     told(&mut tcp.channel());
@@ -414,11 +400,8 @@ fn who_only_sends_hears_of_a_reset() {
 fn who_lingers_after_the_end_is_content() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (mut app, _) = listener.accept().expect("accepted");
-    app.set_timeout(Some(PATIENCE));
+    let listener = listens(&tcp);
+    let (mut kernel, mut app) = pair(&world, &listener);
     app.write_all(b"goodbye").expect("written");
     app.shutdown(Shutdown::Write).expect("its half");
     let shut = app.write(b"more").expect_err("it has shut its half");
@@ -443,10 +426,8 @@ fn who_lingers_after_the_end_is_content() {
 fn a_port_is_listened_at_again() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
-    let mut listener = tcp.listen(PORT).expect("a listener");
-    listener.set_timeout(Some(PATIENCE));
-    let old = world.connect((IPV4[1], PORT).into()).expect("connected");
-    let (app, _) = listener.accept().expect("accepted");
+    let listener = listens(&tcp);
+    let (old, app) = pair(&world, &listener);
     drop(listener);
     let refused = world.connect((IPV4[1], PORT).into()).expect_err("nobody listens");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
