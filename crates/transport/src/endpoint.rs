@@ -46,7 +46,7 @@ pub use receive::Arrival;
 pub use state::FlowMemory;
 use strangers::{Ping, Reply};
 pub(crate) use table::Keyed;
-use table::Slot;
+use table::{Slot, find};
 use unused::Unused;
 
 /// Bits of a flow id that are its slot; the others are a secret that a stranger has to guess.
@@ -449,11 +449,29 @@ impl Endpoint {
     /// until [`App::sent`].
     #[inline]
     pub fn send(&mut self, now: Time, to: impl Into<StreamKey>, offset: u32, length: u32) {
+        self.send_all(now, to, (offset, length), core::iter::empty());
+    }
+
+    /// Sends the messages of a connection that its app has submitted one after the other: offset
+    /// and length of each. Takes those behind the first only if the connection is there.
+    #[inline]
+    pub fn send_all(
+        &mut self,
+        now: Time,
+        to: impl Into<StreamKey>,
+        first: (u32, u32),
+        behind: impl Iterator<Item = (u32, u32)>,
+    ) {
         let StreamKey { flow: key, stream } = to.into();
-        let Some(flow) = self.flow(key) else { return };
-        flow.send(stream, offset, length);
-        if !self.resting.is_empty() && Company::is_lone(length) {
-            self.call_back(key, stream);
+        let Some(flow) = find(&mut self.slots, key) else { return };
+        flow.send(stream, first.0, first.1);
+        let is_called_back =
+            !self.resting.is_empty() && Company::is_lone(first.1) && flow.is_alone(stream);
+        for (offset, length) in behind {
+            flow.send(stream, offset, length);
+        }
+        if is_called_back {
+            self.call_back(key);
         }
         self.queue(now, key.slot());
     }

@@ -211,6 +211,15 @@ impl Channel {
         Some((slot, flow))
     }
 
+    /// Counts those in that the app has submitted behind it.
+    #[inline]
+    pub(crate) fn submitted_behind(&mut self, slot: u32, messages: u32) {
+        if let Some(found) = self.connections.at(slot) {
+            found.submitted = found.submitted.wrapping_add(messages);
+            self.messages_sent += u64::from(messages);
+        }
+    }
+
     /// The same, with its number among those that were submitted to its connection, wrapping.
     pub(crate) fn take_numbered(
         &mut self,

@@ -1,7 +1,9 @@
 //! What apps ask for: messages and releases here, connections in `connections.rs`.
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_channel::{CHANNEL_MEMORY, Command, Completion, Next, Submitted, Violation};
+use clearway_channel::{
+    CHANNEL_MEMORY, Command, Completion, DaemonEnd, Next, Submitted, Violation,
+};
 use clearway_transport::{Deadline, Owner, Priority};
 
 use super::Messages;
@@ -39,6 +41,38 @@ impl Released {
             self.bytes += u64::from(length);
         }
         Ok(None)
+    }
+}
+
+/// The messages of one connection that stand behind its first, in an app's ring.
+struct Run<'a> {
+    end: &'a mut DaemonEnd,
+    connection: u64,
+    /// How many may be taken.
+    left: usize,
+    /// What stands behind them, if that was looked at.
+    next: Option<Next>,
+}
+
+impl Iterator for Run<'_> {
+    /// Offset and length of each.
+    type Item = (u32, u32);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, u32)> {
+        if self.left == 0 {
+            return None;
+        }
+        match self.end.next_submitted() {
+            Next::Message(message) if message.connection == self.connection => {
+                self.left -= 1;
+                Some((message.offset, message.length))
+            }
+            other => {
+                self.next = Some(other);
+                None
+            }
+        }
     }
 }
 
@@ -154,9 +188,14 @@ impl Messages {
         while let Some(Next::Message(Submitted { connection, offset, length })) = next {
             (taken, next) = (taken + 1, None);
             match channel.take_submitted(connection) {
-                Some((_, Some(key))) => {
+                Some((slot, Some(key))) => {
                     self.fetch_flow(key.flow);
-                    self.endpoint.send(now, key, offset, length);
+                    let mut run =
+                        Run { end: &mut channel.end, connection, left: most - taken, next };
+                    self.endpoint.send_all(now, key, (offset, length), &mut run);
+                    let behind = most - taken - run.left;
+                    (taken, next) = (taken + behind, run.next);
+                    channel.submitted_behind(slot, behind as u32);
                 }
                 Some((slot, None)) => {
                     slow = Some((slot, offset, length));
@@ -170,7 +209,7 @@ impl Messages {
             if taken == most {
                 break;
             }
-            next = Some(channel.end.next_submitted());
+            next = next.or_else(|| Some(channel.end.next_submitted()));
         }
         channels.counters.messages_submitted += taken as u64 - to_closed;
         channels.counters.messages_to_closed += to_closed;

@@ -80,13 +80,12 @@ impl Endpoint {
         self.resting.extend(self.ready.pop_front());
     }
 
-    /// A flow has a small message to send: if that is all that its connection has under way, it
-    /// rests no longer.
+    /// A flow has a small message to send, which is all that its connection has under way: it rests
+    /// no longer.
     #[cold]
-    pub(super) fn call_back(&mut self, key: FlowKey, stream: u32) {
-        let is_alone = find(&mut self.slots, key).is_some_and(|flow| flow.is_alone(stream));
+    pub(super) fn call_back(&mut self, key: FlowKey) {
         let mut resting = self.resting.iter();
-        if is_alone && let Some(at) = resting.position(|slot| *slot as usize == key.slot()) {
+        if let Some(at) = resting.position(|slot| *slot as usize == key.slot()) {
             self.ready.extend(self.resting.remove(at));
         }
     }
