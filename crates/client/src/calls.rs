@@ -553,21 +553,18 @@ impl Calls {
         body: &[u8],
     ) -> Result<bool, Error> {
         let RequestId { connection, number } = request;
+        channel.check_length(HEADER_BYTES + body.len())?; // it may have another answer
         let Some(line) = self.books.leave_to_answer(request) else { return Ok(false) };
         let header = Header { number, kind };
         let sent = match line {
             Line::Empty if channel.has_share(connection) => {
                 put_later(channel, connection, header, body)
             }
-            _ => channel.check_length(HEADER_BYTES + body.len()).and(Err(Error::WouldBlock)),
+            _ => Err(Error::WouldBlock),
         };
         match sent {
             Err(Error::WouldBlock) => {
                 self.books.keep(request, [&header.to_bytes(), body].concat());
-            }
-            Err(too_large @ Error::TooLarge { .. }) => {
-                self.books.enter(request, usize::MAX); // it may have another answer
-                return Err(too_large);
             }
             // If not, its connection has ended, and all its requests with it.
             sent => sent?,
