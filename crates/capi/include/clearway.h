@@ -377,6 +377,36 @@ typedef enum clearway_tcp_option {
    * the channel's transmit pool.
    */
   CLEARWAY_TCP_SEND_BUFFER = 4,
+  /**
+   * So many seconds pass between the probes of CLEARWAY_TCP_KEEP_ALIVE (TCP_KEEPINTVL), 1 or
+   * more. At first 75, or as many as the connection has to be idle if that is less. Without
+   * CLEARWAY_TCP_KEEP_ALIVE it is probed after two hours from then on.
+   */
+  CLEARWAY_TCP_KEEP_ALIVE_INTERVAL = 5,
+  /**
+   * After so many probes in a row without an answer it is given up (TCP_KEEPCNT), 1 to 255. At
+   * first 9. Without CLEARWAY_TCP_KEEP_ALIVE it is probed after two hours from then on.
+   */
+  CLEARWAY_TCP_KEEP_ALIVE_PROBES = 6,
+  /**
+   * What its packets say of their kind (IP_TOS, IPV6_TCLASS), 0 to 255: the upper six bits are a
+   * DSCP (RFC 2474), the lower two are of ECN and stay as they are. 0 at first.
+   */
+  CLEARWAY_TCP_TRAFFIC_CLASS = 7,
+  /**
+   * Routers that its packets may pass (IP_TTL, IPV6_UNICAST_HOPS), 1 to 255. 64 at first.
+   */
+  CLEARWAY_TCP_HOP_LIMIT = 8,
+  /**
+   * What is sent from now on is in segments of so many bytes at most, payload and TCP's options
+   * (TCP_MAXSEG), 64 to 65535. It is for good: a later one can only be less.
+   */
+  CLEARWAY_TCP_MAXIMUM_SEGMENT = 9,
+  /**
+   * Not 0: what comes is acknowledged at once for a while. 0: as late as may be (TCP_QUICKACK).
+   * As there, what comes later may change it again.
+   */
+  CLEARWAY_TCP_QUICK_ACKS = 10,
 } clearway_tcp_option;
 
 /**

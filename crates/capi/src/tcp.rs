@@ -1,6 +1,8 @@
 //! TCP connections to any peer: ports, connecting, bytes by copy and in place, options.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::ptr::null;
 
 use clearway_client::{
@@ -41,6 +43,24 @@ pub enum clearway_tcp_option {
     /// Sending waits while so many bytes are not acknowledged (SO_SNDBUF). At first a quarter of
     /// the channel's transmit pool.
     CLEARWAY_TCP_SEND_BUFFER = 4,
+    /// So many seconds pass between the probes of CLEARWAY_TCP_KEEP_ALIVE (TCP_KEEPINTVL), 1 or
+    /// more. At first 75, or as many as the connection has to be idle if that is less. Without
+    /// CLEARWAY_TCP_KEEP_ALIVE it is probed after two hours from then on.
+    CLEARWAY_TCP_KEEP_ALIVE_INTERVAL = 5,
+    /// After so many probes in a row without an answer it is given up (TCP_KEEPCNT), 1 to 255. At
+    /// first 9. Without CLEARWAY_TCP_KEEP_ALIVE it is probed after two hours from then on.
+    CLEARWAY_TCP_KEEP_ALIVE_PROBES = 6,
+    /// What its packets say of their kind (IP_TOS, IPV6_TCLASS), 0 to 255: the upper six bits are a
+    /// DSCP (RFC 2474), the lower two are of ECN and stay as they are. 0 at first.
+    CLEARWAY_TCP_TRAFFIC_CLASS = 7,
+    /// Routers that its packets may pass (IP_TTL, IPV6_UNICAST_HOPS), 1 to 255. 64 at first.
+    CLEARWAY_TCP_HOP_LIMIT = 8,
+    /// What is sent from now on is in segments of so many bytes at most, payload and TCP's options
+    /// (TCP_MAXSEG), 64 to 65535. It is for good: a later one can only be less.
+    CLEARWAY_TCP_MAXIMUM_SEGMENT = 9,
+    /// Not 0: what comes is acknowledged at once for a while. 0: as late as may be (TCP_QUICKACK).
+    /// As there, what comes later may change it again.
+    CLEARWAY_TCP_QUICK_ACKS = 10,
 }
 
 /// Takes TCP port `port` of `address` (NULL: of all addresses of the host), which nobody else on
@@ -506,15 +526,34 @@ pub unsafe extern "C" fn clearway_tcp_set(
     call_int(|| {
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
-        let given = (value != 0).then_some(value);
-        let option = match option {
-            1 => TcpOption::NoDelay(value != 0),
-            2 => TcpOption::KeepAlive(given),
-            3 => TcpOption::UserTimeout(given),
-            4 => TcpOption::SendBuffer(value),
-            _ => return Err(pointer::invalid("option is not of enum clearway_tcp_option")),
-        };
-        channel.tcp_set(TcpId::from_u64(connection), option)
+        channel.tcp_set(TcpId::from_u64(connection), option_of(option, value)?)
+    })
+}
+
+fn option_of(option: u32, value: u32) -> Result<TcpOption, Error> {
+    let given = (value != 0).then_some(value);
+    Ok(match option {
+        1 => TcpOption::NoDelay(value != 0),
+        2 => TcpOption::KeepAlive(given),
+        3 => TcpOption::UserTimeout(given),
+        4 => TcpOption::SendBuffer(value),
+        5 => TcpOption::KeepAliveInterval(within(value, 1..=u32::MAX)?),
+        6 => TcpOption::KeepAliveProbes(within(value, 1..=u8::MAX)?),
+        7 => TcpOption::TrafficClass(within(value, 0..=u8::MAX)?),
+        8 => TcpOption::HopLimit(within(value, 1..=u8::MAX)?),
+        9 => TcpOption::MaximumSegment(within(value, 64..=u16::MAX)?),
+        10 => TcpOption::QuickAcks(value != 0),
+        _ => return Err(pointer::invalid("option is not of enum clearway_tcp_option")),
+    })
+}
+
+fn within<T>(value: u32, range: RangeInclusive<T>) -> Result<T, Error>
+where
+    T: TryFrom<u32> + PartialOrd + Display,
+{
+    T::try_from(value).ok().filter(|found| range.contains(found)).ok_or_else(|| {
+        let (least, most) = (range.start(), range.end());
+        pointer::invalid(&format!("value is {value}, not {least} to {most}"))
     })
 }
 

@@ -252,6 +252,17 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(!strcmp(peer.host, host) && peer.port == port && local.port != 0);
     CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_KEEP_ALIVE, 10) == 0);
     CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_USER_TIMEOUT, 20000) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_KEEP_ALIVE_INTERVAL, 1) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_KEEP_ALIVE_PROBES, 3) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_TRAFFIC_CLASS, 0xb8) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_HOP_LIMIT, 3) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_QUICK_ACKS, 1) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_MAXIMUM_SEGMENT, 500) == 0);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_MAXIMUM_SEGMENT, 63)
+          == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "value is 63, not 64 to 65535"));
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_HOP_LIMIT, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_HOP_LIMIT, 256) == CLEARWAY_INVALID);
     CHECK(clearway_tcp_set(channel, connection, 99, 1) == CLEARWAY_INVALID);
 
     char byte;

@@ -171,7 +171,9 @@ entries! {
             }
             2 {
                 /// Which: 1 no delay (0 or 1), 2 keep-alive after so many seconds (0: none), 3 user
-                /// timeout in milliseconds (0: none).
+                /// timeout in milliseconds (0: none), 5 seconds between probes, 6 probes, 7 traffic
+                /// class, 8 hop limit, 9 the largest segment, 10 quick acknowledgements (0 or 1).
+                /// 4 is of libraries.
                 option: u32,
                 /// The new value.
                 value: u32

@@ -102,14 +102,35 @@ pub struct TcpPortOptions {
 pub enum TcpOption {
     /// Small segments are sent even while others are not acknowledged (`TCP_NODELAY`).
     NoDelay(bool),
-    /// A connection that has been idle for so many seconds is probed (`SO_KEEPALIVE`).
+    /// A connection that has been idle for so many seconds is probed (`SO_KEEPALIVE` with
+    /// `TCP_KEEPIDLE`).
     KeepAlive(Option<u32>),
+    /// So many seconds pass between its probes (`TCP_KEEPINTVL`), 0 being taken as 1: 75, or as
+    /// many as it has to be idle if that is less. A connection without
+    /// [`KeepAlive`](Self::KeepAlive) is probed after two hours from then on.
+    KeepAliveInterval(u32),
+    /// After so many probes in a row without an answer it is given up (`TCP_KEEPCNT`), 0 being
+    /// taken as 1: 9. A connection without [`KeepAlive`](Self::KeepAlive) is probed after two hours
+    /// from then on.
+    KeepAliveProbes(u8),
     /// After so many milliseconds without an acknowledgement it is given up (`TCP_USER_TIMEOUT`).
     UserTimeout(Option<u32>),
     /// Sending waits while so many bytes are not acknowledged (`SO_SNDBUF`): a quarter of the
     /// channel's transmit pool unless another number is set, so that a peer that does not read
     /// cannot keep all of it.
     SendBuffer(u32),
+    /// What its packets say of their kind (`IP_TOS`, `IPV6_TCLASS`): the upper six bits are a DSCP
+    /// (RFC 2474), the lower two are of ECN and stay as they are. 0 unless another is set.
+    TrafficClass(u8),
+    /// Routers that its packets may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`): 64 unless another number
+    /// is set. 0 is taken as 1.
+    HopLimit(u8),
+    /// What is sent from now on is in segments of so many bytes at most, payload and TCP's options
+    /// (`TCP_MAXSEG`), 64 or more. It is for good: a later one can only be less.
+    MaximumSegment(u16),
+    /// True: what comes is acknowledged at once for a while. False: as late as may be
+    /// (`TCP_QUICKACK`). As there, what comes later may change it again.
+    QuickAcks(bool),
 }
 
 /// Connections that have changed and are no more are forgotten when there are so many.
@@ -133,6 +154,12 @@ impl TcpOption {
             Self::KeepAlive(seconds) => Some((2, or_none(seconds))),
             Self::UserTimeout(milliseconds) => Some((3, or_none(milliseconds))),
             Self::SendBuffer(_) => None,
+            Self::KeepAliveInterval(seconds) => Some((5, seconds)),
+            Self::KeepAliveProbes(probes) => Some((6, probes as u32)),
+            Self::TrafficClass(class) => Some((7, class as u32)),
+            Self::HopLimit(hops) => Some((8, hops as u32)),
+            Self::MaximumSegment(bytes) => Some((9, bytes as u32)),
+            Self::QuickAcks(are_quick) => Some((10, are_quick as u32)),
         }
     }
 }

@@ -332,6 +332,8 @@ struct Between {
     withholds: bool,
     /// The numbers of those, by ports.
     firsts: BTreeMap<u16, u32>,
+    /// The last TCP segment with data, with its IP header.
+    last: Vec<u8>,
 }
 
 struct Tampered {
@@ -354,6 +356,9 @@ impl Between {
         let own = ipv4::Repr::parse(&view, true).expect("a packet");
         if own.protocol != protocol::TCP {
             return true;
+        }
+        if packet.len() > 20 + 32 {
+            self.last = packet.to_vec();
         }
         if self.withholds && !self.passes(view.payload()) {
             return false;
@@ -483,6 +488,77 @@ fn a_router_behind_another_nic_is_heard() {
     peers[0].connect(SocketAddr::new(to.ip(), SERVER_PORT + 1));
     run(&mut world, &mut peers, |peers| peers[0].end.is_some());
     assert_eq!(peers[0].end, Some(Code::Refused));
+}
+
+/// The numbers of options, as a channel has them.
+mod option {
+    pub(crate) const KEEP_ALIVE: u32 = 2;
+    pub(crate) const KEEP_ALIVE_INTERVAL: u32 = 5;
+    pub(crate) const KEEP_ALIVE_PROBES: u32 = 6;
+    pub(crate) const TRAFFIC_CLASS: u32 = 7;
+    pub(crate) const HOP_LIMIT: u32 = 8;
+    pub(crate) const MAXIMUM_SEGMENT: u32 = 9;
+}
+
+fn set(peer: &mut Peer, options: &[(u32, u32)]) {
+    for &(option, value) in options {
+        peer.app.submit(&Command::TcpSet { connection: peer.id, option, value });
+    }
+}
+
+#[test]
+fn packets_are_as_their_app_has_set_them() {
+    let (mut world, between) = tampered_world();
+    let (mut peers, to) = usual_ends(&mut world);
+    connect(&mut world, &mut peers, to);
+    let last = |side: usize| {
+        let between = lock(&between[side]);
+        (between.last.len(), between.last[1], between.last[8])
+    };
+    talk(&mut world, &mut peers);
+    assert_eq!([last(0), last(1)], [(1052, 0, 64); 2]);
+    // The lower two bits of the traffic class are not the app's.
+    let options =
+        [(option::TRAFFIC_CLASS, 0xbb), (option::HOP_LIMIT, 3), (option::MAXIMUM_SEGMENT, 212)];
+    set(&mut peers[0], &options);
+    talk(&mut world, &mut peers);
+    assert_eq!([last(0), last(1)], [(252, 0xb8, 3), (1052, 0, 64)]);
+}
+
+/// Each sends a thousand bytes.
+fn talk(world: &mut World, peers: &mut [Peer; 2]) {
+    for peer in peers.iter_mut() {
+        peer.received.clear();
+        peer.send(&bytes(1000, 1));
+    }
+    run(world, peers, |peers| peers.iter().all(|peer| peer.received == bytes(1000, 1)));
+}
+
+/// A peer that says nothing is given up after as many probes as are set.
+#[test]
+fn a_silent_peer_is_given_up_when_its_app_wants_that() {
+    const SECOND: u64 = clearway_base::SECOND;
+    for (options, after_s) in [
+        (&[(option::KEEP_ALIVE, 4)][..], 4 + 9 * 4),
+        (&[(option::KEEP_ALIVE, 4), (option::KEEP_ALIVE_INTERVAL, 2)], 4 + 9 * 2),
+        (&[(option::KEEP_ALIVE_PROBES, 3), (option::KEEP_ALIVE, 4)], 4 + 3 * 4),
+        (&[(option::KEEP_ALIVE_INTERVAL, 2), (option::KEEP_ALIVE_PROBES, 3)], 7200 + 3 * 2),
+    ] {
+        let (mut world, _) = tampered_world();
+        let (mut peers, to) = usual_ends(&mut world);
+        connect(&mut world, &mut peers, to);
+        set(&mut peers[0], options);
+        world.turn();
+        let before = world.now;
+        while peers[0].end.is_none() {
+            world.now = world.now + SECOND / 10;
+            world.turn_alone(0);
+            peers[0].poll();
+        }
+        assert_eq!(peers[0].end, Some(Code::Lost), "{options:?}");
+        let seconds = world.now.since(before) as f64 / SECOND as f64;
+        assert!((seconds - f64::from(after_s)).abs() < 1.0, "{options:?}: {seconds} s");
+    }
 }
 
 #[test]

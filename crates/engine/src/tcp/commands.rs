@@ -20,6 +20,12 @@ const WINDOW_PARTS_MIN: u32 = 4;
 const NO_DELAY: u32 = 1;
 const KEEP_ALIVE: u32 = 2;
 const USER_TIMEOUT: u32 = 3;
+const KEEP_ALIVE_INTERVAL: u32 = 5;
+const KEEP_ALIVE_PROBES: u32 = 6;
+const TRAFFIC_CLASS: u32 = 7;
+const HOP_LIMIT: u32 = 8;
+const MAXIMUM_SEGMENT: u32 = 9;
+const QUICK_ACKS: u32 = 10;
 
 impl Tcp {
     pub(super) fn take_command(
@@ -117,19 +123,22 @@ impl Tcp {
     fn set(&mut self, channel: u32, connection: u64, option: u32, value: u32) {
         let Some(key) = self.books.find(channel, connection).map(|book| book.key) else { return };
         let Some(settings) = self.stack.settings(key) else { return };
-        let (mut settings, value_ns) = (*settings, u64::from(value));
+        let mut settings = *settings;
         match option {
             NO_DELAY => settings.no_delay = value != 0,
-            KEEP_ALIVE => {
-                let (idle_ns, usual) = (value_ns * SECOND, KeepAlive::default());
-                // Who wants to know soon does not wait for a lost probe for long, either.
-                let interval_ns = usual.interval_ns.min(idle_ns);
-                let keep_alive = KeepAlive { idle_ns, interval_ns, ..usual };
-                settings.keep_alive = (value != 0).then_some(keep_alive);
+            KEEP_ALIVE | KEEP_ALIVE_INTERVAL | KEEP_ALIVE_PROBES => {
+                settings.keep_alive = keep_alive(settings.keep_alive, option, value);
             }
             USER_TIMEOUT => {
-                settings.user_timeout_ns = (value != 0).then_some(value_ns * MILLISECOND);
+                let timeout_ns = u64::from(value) * MILLISECOND;
+                settings.user_timeout_ns = (value != 0).then_some(timeout_ns);
             }
+            TRAFFIC_CLASS => settings.ip.traffic_class = saturated(value),
+            HOP_LIMIT => settings.ip.hop_limit = saturated(value.max(1)),
+            MAXIMUM_SEGMENT => {
+                settings.segment_bytes_max = Some(u16::try_from(value).unwrap_or(u16::MAX));
+            }
+            QUICK_ACKS => return self.stack.set_quick_acks(key, value != 0),
             _ => return,
         }
         self.stack.set_settings(key, settings);
@@ -209,6 +218,26 @@ impl Tcp {
     pub(crate) fn count(&self) -> usize {
         self.books.count() + self.attempts.len()
     }
+}
+
+/// What becomes of a connection's keep-alive when one of its three options is set.
+fn keep_alive(before: Option<KeepAlive>, option: u32, value: u32) -> Option<KeepAlive> {
+    let set = before.unwrap_or_default();
+    let value_ns = u64::from(value) * SECOND;
+    match option {
+        KEEP_ALIVE if value == 0 => None,
+        KEEP_ALIVE => {
+            // Who wants to know soon does not wait for a lost probe for long, either.
+            let interval_ns = set.interval_ns.min(value_ns);
+            Some(KeepAlive { idle_ns: value_ns, interval_ns, ..set })
+        }
+        KEEP_ALIVE_INTERVAL => Some(KeepAlive { interval_ns: value_ns.max(SECOND), ..set }),
+        _ => Some(KeepAlive { probes: saturated(value.max(1)), ..set }),
+    }
+}
+
+fn saturated(value: u32) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
 }
 
 /// What is set for the connections of the app of a channel.
