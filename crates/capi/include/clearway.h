@@ -1733,6 +1733,16 @@ int clearway_tcp_set(struct clearway_channel *channel,
                      uint32_t value);
 
 /**
+ * From now on clearway_next_event and clearway_next_events tell of a TCP connection again
+ * (CLEARWAY_EVENT_TCP_READY) while something of `watched`, bits of `enum
+ * clearway_tcp_ready_bits`, can be done with it, and there is nothing new to tell: by level, as
+ * epoll and poll do. With 0, as at first, they tell of it once each time that something happens
+ * to it: by edge, as EPOLLET. That it takes bytes is not told again while the channel has no room
+ * for them. Returns 0 or a negative error code: CLEARWAY_INVALID if `watched` has other bits.
+ */
+int clearway_tcp_watch(struct clearway_channel *channel, uint64_t connection, uint32_t watched);
+
+/**
  * Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is
  * the address that the peer has connected to, also where the app listens at all addresses. Returns
  * 0 or a negative error code.
@@ -2012,6 +2022,17 @@ const char *clearway_status_text(uint32_t status);
 int clearway_next_event(struct clearway_channel *channel,
                         int64_t timeout_ns,
                         struct clearway_event *event);
+
+/**
+ * Waits until something happens on the channel, as clearway_next_event does, and stores all that
+ * has happened by then, `count` events at most: for loops that serve many. Each TCP connection of
+ * clearway_tcp_watch is told of again once at most. Returns how many are stored, 1 or more, or a
+ * negative error code; CLEARWAY_INVALID if `count` is 0.
+ */
+int64_t clearway_next_events(struct clearway_channel *channel,
+                             int64_t timeout_ns,
+                             struct clearway_event *events,
+                             size_t count);
 
 /**
  * A descriptor for poll, select or epoll: readable when there is something for

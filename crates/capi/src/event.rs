@@ -122,6 +122,38 @@ pub unsafe extern "C" fn clearway_next_event(
     })
 }
 
+/// Waits until something happens on the channel, as clearway_next_event does, and stores all that
+/// has happened by then, `count` events at most: for loops that serve many. Each TCP connection of
+/// clearway_tcp_watch is told of again once at most. Returns how many are stored, 1 or more, or a
+/// negative error code; CLEARWAY_INVALID if `count` is 0.
+///
+/// # Safety
+/// `channel` is NULL or valid; `events` is NULL or valid for writing so many, which hold neither
+/// messages nor frames.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_next_events(
+    channel: *mut clearway_channel,
+    timeout_ns: i64,
+    events: *mut clearway_event,
+    count: usize,
+) -> i64 {
+    call(|| {
+        if events.is_null() || count == 0 {
+            return Err(pointer::invalid("events is NULL, or count is 0"));
+        }
+        // SAFETY: the caller's promise.
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
+        let mut happened = Vec::new();
+        channel.next_events(&mut happened, count, pointer::timeout(timeout_ns))?;
+        let stored = happened.len() as i64;
+        for (at, event) in happened.into_iter().enumerate() {
+            // SAFETY: not null, and there are no more than `count`; valid by the caller's promise.
+            unsafe { pointer::store(events.add(at), clearway_event::holding(event, held)) };
+        }
+        Ok(stored)
+    })
+}
+
 impl clearway_event {
     /// Nothing has happened.
     pub(crate) fn empty() -> Self {

@@ -40,7 +40,7 @@ pub use connect::{
 };
 pub use event::{
     clearway_arm, clearway_disarm, clearway_event, clearway_event_kind, clearway_fd,
-    clearway_next_event,
+    clearway_next_event, clearway_next_events,
 };
 pub use failure::{clearway_ended, clearway_last_error, clearway_strerror, clearway_what_ended};
 pub use message::{
@@ -73,6 +73,7 @@ pub use tcp::{
     clearway_tcp_ready_bits, clearway_tcp_recv, clearway_tcp_recv_buf, clearway_tcp_send,
     clearway_tcp_send_buf, clearway_tcp_send_more, clearway_tcp_set, clearway_tcp_shutdown,
     clearway_tcp_start_connect, clearway_tcp_unacknowledged, clearway_tcp_unlisten,
+    clearway_tcp_watch,
 };
 pub use vif::{
     clearway_frame, clearway_frames, clearway_frames_sent, clearway_refused_text, clearway_vif,

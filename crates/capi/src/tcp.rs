@@ -557,6 +557,28 @@ where
     })
 }
 
+/// From now on clearway_next_event and clearway_next_events tell of a TCP connection again
+/// (CLEARWAY_EVENT_TCP_READY) while something of `watched`, bits of `enum
+/// clearway_tcp_ready_bits`, can be done with it, and there is nothing new to tell: by level, as
+/// epoll and poll do. With 0, as at first, they tell of it once each time that something happens
+/// to it: by edge, as EPOLLET. That it takes bytes is not told again while the channel has no room
+/// for them. Returns 0 or a negative error code: CLEARWAY_INVALID if `watched` has other bits.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_tcp_watch(
+    channel: *mut clearway_channel,
+    connection: u64,
+    watched: u32,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.tcp_watch(TcpId::from_u64(connection), ready_of(watched)?)
+    })
+}
+
 /// Stores this end of a TCP connection and the peer; both places may be NULL. This end's host is
 /// the address that the peer has connected to, also where the app listens at all addresses. Returns
 /// 0 or a negative error code.
@@ -619,6 +641,22 @@ pub unsafe extern "C" fn clearway_tcp_unacknowledged(
         let channel = unsafe { pointer::channel(channel) }?;
         Ok(channel.tcp_unacknowledged(TcpId::from_u64(connection)).0 as i64)
     })
+}
+
+fn ready_of(watched: u32) -> Result<TcpReady, Error> {
+    use clearway_tcp_ready_bits as Bits;
+    let has = |bit: Bits| watched & bit as u32 != 0;
+    let ready = TcpReady {
+        is_readable: has(Bits::CLEARWAY_TCP_READABLE),
+        is_writable: has(Bits::CLEARWAY_TCP_WRITABLE),
+        is_over: has(Bits::CLEARWAY_TCP_OVER),
+    };
+    match bits(ready) == watched {
+        true => Ok(ready),
+        false => {
+            Err(pointer::invalid("watched has bits that enum clearway_tcp_ready_bits has not"))
+        }
+    }
 }
 
 /// As C has it.

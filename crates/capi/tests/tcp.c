@@ -109,10 +109,14 @@ static void run_server(uint16_t port) {
     CHECK(listener != 0 && bound.port == port);
     printf("listening\n");
     fflush(stdout);
+    clearway_event events[3];
+    CHECK(clearway_next_events(channel, 0, events, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_next_events(channel, 0, NULL, 3) == CLEARWAY_INVALID);
+    CHECK(clearway_next_events(channel, 0, events, 3) == CLEARWAY_WOULD_BLOCK);
     while (!is_over) {
-        clearway_event event;
-        CHECK(clearway_next_event(channel, SECONDS(30), &event) == 0);
-        take_event(&event);
+        int64_t count = clearway_next_events(channel, SECONDS(30), events, 3);
+        CHECK(count >= 1 && count <= 3);
+        for (int64_t i = 0; i < count; i++) take_event(&events[i]);
     }
     CHECK(clearway_tcp_unlisten(channel, listener) == 0);
 }
@@ -264,6 +268,15 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_HOP_LIMIT, 0) == CLEARWAY_INVALID);
     CHECK(clearway_tcp_set(channel, connection, CLEARWAY_TCP_HOP_LIMIT, 256) == CLEARWAY_INVALID);
     CHECK(clearway_tcp_set(channel, connection, 99, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_tcp_watch(channel, connection, 8) == CLEARWAY_INVALID);
+    CHECK(clearway_tcp_watch(channel, connection, CLEARWAY_TCP_WRITABLE) == 0);
+    clearway_event event;
+    for (int i = 0; i < 3; i++) {
+        CHECK(clearway_next_event(channel, SECONDS(20), &event) == 0);
+        CHECK(event.kind == CLEARWAY_EVENT_TCP_READY && event.connection == connection);
+        CHECK(event.ready & CLEARWAY_TCP_WRITABLE);
+    }
+    CHECK(clearway_tcp_watch(channel, connection, 0) == 0);
 
     char byte;
     clearway_message bytes;

@@ -492,6 +492,75 @@ fn readable(event: &Event, wanted: TcpId) -> Option<()> {
         .then_some(())
 }
 
+/// What is left to read is told of again, all of it in one call, and nobody sleeps over it.
+#[test]
+fn what_is_watched_is_told_of_again() {
+    const BOTH: client::TcpReady =
+        client::TcpReady { is_readable: true, is_writable: false, is_over: true };
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut channel = tcp.channel();
+    let port = channel.tcp_bind(PORT).expect("a port");
+    channel.tcp_listen(port.id, 16).expect("listening");
+    let mut kernels = [(); 3].map(|()| world.connect((IPV4[1], PORT).into()).expect("connected"));
+    let accepted = [(); 3].map(|()| {
+        until(&mut channel, |event| match event {
+            Event::TcpAccepted { connection, .. } => Some(*connection),
+            _ => None,
+        })
+    });
+    for (kernel, connection) in kernels.iter_mut().zip(accepted) {
+        kernel.write_all(b"hello").expect("written");
+        until(&mut channel, |event| readable(event, connection));
+    }
+    let told = |channel: &mut client::Channel, most| {
+        let mut events = vec![Event::Writable]; // what is there already stays
+        let count = channel.next_events(&mut events, most, Some(Duration::ZERO)).unwrap_or(0);
+        assert_eq!(events.len(), 1 + count);
+        let of = |event: &Event| match event {
+            Event::TcpReady { connection, ready } if ready.is_readable => *connection,
+            event => panic!("{event:?}"),
+        };
+        events[1..].iter().map(of).collect::<Vec<_>>()
+    };
+    // Each was told of once, as nobody watches them.
+    assert_eq!(told(&mut channel, 10), []);
+    for connection in &accepted[..2] {
+        channel.tcp_watch(*connection, BOTH).expect("open");
+    }
+    for _ in 0..3 {
+        assert_eq!(told(&mut channel, 10), accepted[..2]);
+    }
+    // Those that found no room are the first in the next call; one after the other they come, too.
+    assert_eq!(
+        (told(&mut channel, 1), told(&mut channel, 1)),
+        (vec![accepted[0]], vec![accepted[1]])
+    );
+    for connection in accepted[..2].iter().chain(&accepted[..2]) {
+        let event = channel.next_event(Some(Duration::ZERO)).expect("an event");
+        assert!(readable(&event, *connection).is_some(), "{event:?}");
+    }
+    assert!(!channel.arm(), "there is something to read");
+    channel.disarm();
+    assert_eq!(told(&mut channel, 10), accepted[..2], "in turn, whoever looked");
+    // A part of it is not all of it; who has read all is told of no more until there is more.
+    let mut bytes = [0; 10];
+    assert_eq!(channel.tcp_recv(accepted[0], &mut bytes[..3], Some(Duration::ZERO)).unwrap(), 3);
+    assert_eq!(told(&mut channel, 10), accepted[..2]);
+    assert_eq!(channel.tcp_recv(accepted[0], &mut bytes, Some(Duration::ZERO)).unwrap(), 2);
+    assert_eq!(told(&mut channel, 10), [accepted[1]]);
+    channel.tcp_watch(accepted[1], client::TcpReady::default()).expect("open");
+    assert_eq!(told(&mut channel, 10), []);
+    assert!(channel.arm(), "nothing is to be told");
+    channel.disarm();
+    kernels[0].write_all(b"again").expect("written");
+    until(&mut channel, |event| readable(event, accepted[0]));
+    assert_eq!(told(&mut channel, 10), [accepted[0]]);
+    channel.tcp_close(accepted[0]).expect("open");
+    assert_eq!(told(&mut channel, 10), []);
+    assert!(channel.tcp_watch(accepted[0], BOTH).is_err());
+}
+
 /// A program with a loop of its own hears of everything from one call, and never sleeps over news
 /// that another call has come upon.
 #[test]

@@ -332,7 +332,7 @@ impl Channel {
         self.submit_bursts();
         self.look_for_ring_room();
         let has_ring_room = self.ring_room_wanted == 0;
-        let nothing_known = self.has_told_all() && self.gone.is_none();
+        let nothing_known = self.has_told_all() && !self.tcp_has_again() && self.gone.is_none();
         self.end.arm() && nothing_known && has_ring_room && !self.host.is_embedded()
     }
 

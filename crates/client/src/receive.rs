@@ -69,23 +69,66 @@ impl Channel {
         if let Some(message) = self.next_message_in_turn() {
             return Ok(Event::Message(message));
         }
-        self.wait_for(timeout, Awaited::Event, |channel| {
-            channel.look_for_ring_room();
-            if std::mem::take(&mut channel.has_room_again) {
-                return Ok(Some(Event::Writable));
-            }
-            if let Some(event) = channel.tcp_next_event() {
-                return Ok(Some(event));
-            }
-            match channel.next_of_all() {
-                Ok(Some(arrival)) => channel.event_of(arrival).map(Some),
-                // What was in the ring has been told of, and some of it may have been of TCP.
-                nothing => match channel.tcp_next_event() {
-                    None => nothing.map(|_| None),
-                    event => Ok(event),
-                },
-            }
+        self.wait_for(timeout, Awaited::Event, |channel| match channel.next_new() {
+            Ok(None) => Ok(channel.tcp_next_again()),
+            event => event,
         })
+    }
+
+    /// Waits until something happens, as [`next_event`](Self::next_event) does, and appends all
+    /// that has happened by then to `events`: `most` at most, at least one. Each connection of TCP
+    /// that is watched ([`tcp_watch`](Self::tcp_watch)) is told of again once at most. Returns how
+    /// many there are. Nothing is waited for, and nothing taken, if `most` is 0.
+    pub fn next_events(
+        &mut self,
+        events: &mut Vec<Event>,
+        most: usize,
+        timeout: Option<Duration>,
+    ) -> Result<usize, Error> {
+        let before = events.len();
+        let full = before.saturating_add(most);
+        if most == 0 {
+            return Ok(0);
+        }
+        self.wait_for(timeout, Awaited::Event, |channel| {
+            channel.take_events(events, full)?;
+            let count = events.len() - before;
+            Ok((count > 0).then_some(count))
+        })
+    }
+
+    /// Appends what there is, until there are `full`. An error only if there is nothing: it will be
+    /// the next thing that is found.
+    fn take_events(&mut self, events: &mut Vec<Event>, full: usize) -> Result<(), Error> {
+        let before = events.len();
+        while events.len() < full {
+            match self.next_new() {
+                Ok(Some(event)) => events.push(event),
+                Err(error) if events.len() == before => return Err(error),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.tcp_take_again(events, full);
+        Ok(())
+    }
+
+    /// What has happened and was not told.
+    fn next_new(&mut self) -> Result<Option<Event>, Error> {
+        self.look_for_ring_room();
+        if std::mem::take(&mut self.has_room_again) {
+            return Ok(Some(Event::Writable));
+        }
+        if let Some(event) = self.tcp_next_event() {
+            return Ok(Some(event));
+        }
+        match self.next_of_all() {
+            Ok(Some(arrival)) => self.event_of(arrival).map(Some),
+            // What was in the ring has been told of, and some of it may have been of TCP.
+            nothing => match self.tcp_next_event() {
+                None => nothing.map(|_| None),
+                event => Ok(event),
+            },
+        }
     }
 
     /// What happens next, if it is a message, and in the ring.

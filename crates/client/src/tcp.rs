@@ -11,6 +11,7 @@ mod own_ports;
 mod receiving;
 mod sending;
 mod stream;
+mod watching;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -202,6 +203,10 @@ struct Connection {
     end: Option<Code>,
     /// It is among those that something has happened to.
     is_changed: bool,
+    /// It is told of again while something of this can be done.
+    watched: TcpReady,
+    /// It is among those that are watched, and were ready when that was last looked at.
+    is_told_again: bool,
 }
 
 /// What a channel has of TCP.
@@ -221,6 +226,8 @@ pub(crate) struct Sockets {
     lost_ports: VecDeque<(TcpPortId, Code)>,
     /// Those that something has happened to.
     changed: VecDeque<TcpId>,
+    /// Those that are told of again: see `watching.rs`.
+    again: VecDeque<TcpId>,
 }
 
 /// A port of the channel's.
@@ -265,6 +272,8 @@ impl Connection {
             is_closing: false,
             end: None,
             is_changed: false,
+            watched: TcpReady::default(),
+            is_told_again: false,
         }
     }
 
@@ -366,7 +375,9 @@ impl Channel {
         while let Some(id) = self.tcp.changed.pop_front() {
             if let Some(connection) = self.tcp.find_open(id) {
                 connection.is_changed = false;
-                return Some((id, connection.ready()));
+                let ready = connection.ready();
+                self.tcp.tell_again(id);
+                return Some((id, ready));
             }
         }
         None
