@@ -1291,7 +1291,9 @@ int clearway_unlisten(struct clearway_channel *channel, uint32_t listener);
  * Connects to an app that listens on `port` of the host at `address`, and stores the connection,
  * which is never 0. Addresses are written as usual: "10.0.0.2", "fe80::1%eth0", or a host's name,
  * which is looked up (getaddrinfo) and whose addresses are tried in turn; with port 0 also
- * "10.0.0.2:4000", "[fe80::1%eth0]:4000", "host.example:4000". Returns 0 or a negative error code.
+ * "10.0.0.2:4000", "[fe80::1%eth0]:4000", "host.example:4000". With a `timeout_ns` of 0 nothing is
+ * begun (CLEARWAY_WOULD_BLOCK): who does not wait begins by clearway_start_connect. Returns 0 or a
+ * negative error code.
  */
 int clearway_connect(struct clearway_channel *channel,
                      const char *address,
@@ -1344,8 +1346,9 @@ int clearway_abort(struct clearway_channel *channel, uint64_t connection);
  * of a connection; they end with it at the latest. The peer has to take streams
  * (clearway_take_streams), or this one is closed with CLEARWAY_REFUSED. A stream has none itself
  * (CLEARWAY_INVALID), and a peer of an older release takes none (CLEARWAY_VERSION_UNKNOWN). Waits
- * up to `timeout_ns` for the daemon, not for the peer. Returns 0 and stores the stream, or a
- * negative error code.
+ * up to `timeout_ns` for the daemon, not for the peer; if that is 0, nothing is begun
+ * (CLEARWAY_WOULD_BLOCK): who does not wait begins by clearway_start_open_stream. Returns 0 and
+ * stores the stream, or a negative error code.
  */
 int clearway_open_stream(struct clearway_channel *channel,
                          uint64_t connection,
@@ -1618,7 +1621,8 @@ int clearway_tcp_accept(struct clearway_channel *channel,
  * that is free. The address is written as for clearway_connect. Returns 0 or a negative error
  * code: CLEARWAY_REFUSED (nobody listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer
  * to any retry), CLEARWAY_ADDRESS_IN_USE (there is such a connection already),
- * CLEARWAY_TIMED_OUT.
+ * CLEARWAY_TIMED_OUT; CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0, and nothing was begun (who
+ * does not wait begins by clearway_tcp_start_connect).
  */
 int clearway_tcp_connect(struct clearway_channel *channel,
                          uint32_t tcp_port,
@@ -2057,7 +2061,9 @@ int clearway_disarm(struct clearway_channel *channel);
  * which is stored as an event of kind CLEARWAY_CALL_ENDED. What else happens meanwhile stays for
  * clearway_next_call_event. Returns 0, or a negative error code: CLEARWAY_CALL_REFUSED with
  * `event->reason`; CLEARWAY_TIMED_OUT, after which the peer is told that nobody waits;
- * CLEARWAY_CLOSED, CLEARWAY_RESET, CLEARWAY_LOST: whether it was carried out is not known.
+ * CLEARWAY_CLOSED, CLEARWAY_RESET, CLEARWAY_LOST: whether it was carried out is not known;
+ * CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0: nothing was asked (clearway_start_call does not
+ * wait).
  */
 int clearway_call(struct clearway_channel *channel,
                   uint64_t connection,

@@ -98,7 +98,9 @@ pub struct clearway_call_event {
 /// which is stored as an event of kind CLEARWAY_CALL_ENDED. What else happens meanwhile stays for
 /// clearway_next_call_event. Returns 0, or a negative error code: CLEARWAY_CALL_REFUSED with
 /// `event->reason`; CLEARWAY_TIMED_OUT, after which the peer is told that nobody waits;
-/// CLEARWAY_CLOSED, CLEARWAY_RESET, CLEARWAY_LOST: whether it was carried out is not known.
+/// CLEARWAY_CLOSED, CLEARWAY_RESET, CLEARWAY_LOST: whether it was carried out is not known;
+/// CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0: nothing was asked (clearway_start_call does not
+/// wait).
 ///
 /// # Safety
 /// Pointers are NULL or valid; `data` points to `length` bytes; `event` holds nothing.

@@ -86,7 +86,9 @@ pub unsafe extern "C" fn clearway_unlisten(channel: *mut clearway_channel, liste
 /// Connects to an app that listens on `port` of the host at `address`, and stores the connection,
 /// which is never 0. Addresses are written as usual: "10.0.0.2", "fe80::1%eth0", or a host's name,
 /// which is looked up (getaddrinfo) and whose addresses are tried in turn; with port 0 also
-/// "10.0.0.2:4000", "[fe80::1%eth0]:4000", "host.example:4000". Returns 0 or a negative error code.
+/// "10.0.0.2:4000", "[fe80::1%eth0]:4000", "host.example:4000". With a `timeout_ns` of 0 nothing is
+/// begun (CLEARWAY_WOULD_BLOCK): who does not wait begins by clearway_start_connect. Returns 0 or a
+/// negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.

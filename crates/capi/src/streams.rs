@@ -13,8 +13,9 @@ use crate::pointer;
 /// of a connection; they end with it at the latest. The peer has to take streams
 /// (clearway_take_streams), or this one is closed with CLEARWAY_REFUSED. A stream has none itself
 /// (CLEARWAY_INVALID), and a peer of an older release takes none (CLEARWAY_VERSION_UNKNOWN). Waits
-/// up to `timeout_ns` for the daemon, not for the peer. Returns 0 and stores the stream, or a
-/// negative error code.
+/// up to `timeout_ns` for the daemon, not for the peer; if that is 0, nothing is begun
+/// (CLEARWAY_WOULD_BLOCK): who does not wait begins by clearway_start_open_stream. Returns 0 and
+/// stores the stream, or a negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.

@@ -242,7 +242,8 @@ pub unsafe extern "C" fn clearway_tcp_accept(
 /// that is free. The address is written as for clearway_connect. Returns 0 or a negative error
 /// code: CLEARWAY_REFUSED (nobody listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer
 /// to any retry), CLEARWAY_ADDRESS_IN_USE (there is such a connection already),
-/// CLEARWAY_TIMED_OUT.
+/// CLEARWAY_TIMED_OUT; CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0, and nothing was begun (who
+/// does not wait begins by clearway_tcp_start_connect).
 ///
 /// # Safety
 /// Pointers are NULL or valid.

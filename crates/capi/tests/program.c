@@ -138,6 +138,21 @@ static void names(clearway_channel *channel) {
     }
 }
 
+/* What takes a while in any case is not begun without time, and the error says what is to be. */
+static void without_time(clearway_channel *channel, uint64_t connection) {
+    uint64_t opened = 0;
+    clearway_call_event event = {0};
+    CHECK(clearway_connect(channel, "10.0.0.2", 7, 0, &opened) == CLEARWAY_WOULD_BLOCK);
+    CHECK(strstr(clearway_last_error(), "start_connect"));
+    CHECK(clearway_tcp_connect(channel, 0, "10.0.0.2", 7, 0, &opened) == CLEARWAY_WOULD_BLOCK);
+    CHECK(strstr(clearway_last_error(), "tcp_start_connect"));
+    CHECK(clearway_open_stream(channel, connection, 0, &opened) == CLEARWAY_WOULD_BLOCK);
+    CHECK(strstr(clearway_last_error(), "start_open_stream"));
+    CHECK(clearway_call(channel, connection, 1, "x", 1, 0, &event) == CLEARWAY_WOULD_BLOCK);
+    CHECK(strstr(clearway_last_error(), "clearway_start_call"));
+    CHECK(opened == 0);
+}
+
 static void misuse(clearway_channel *channel) {
     clearway_options options = {0};
     options.size = 1;
@@ -254,6 +269,7 @@ int main(int count, char **words) {
     children(channel);
     by_events(channel);
     listening(channel);
+    without_time(channel, connection);
     misuse(channel);
     texts();
     scopes();

@@ -12,6 +12,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use crate::wait::check_may_wait;
 use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message, Reattached};
 use books::{Books, Entry, Line, Unsent};
 use header::{HEADER_BYTES, Header, Kind};
@@ -121,7 +122,8 @@ impl Calls {
     /// [`Error::CallRefused`]; no answer within `timeout` is [`Error::TimedOut`], and the peer is
     /// told that nobody waits any more. The end of the connection is [`Error::Connection`]: whether
     /// the request was carried out is not known then. What else happens meanwhile stays for
-    /// [`Calls::next`].
+    /// [`Calls::next`]. Without time to wait nothing is asked ([`Code::WouldBlock`]): that is what
+    /// [`Calls::start`] is for.
     pub fn call(
         &mut self,
         channel: &mut Channel,
@@ -130,6 +132,7 @@ impl Calls {
         body: &[u8],
         timeout: Option<Duration>,
     ) -> Result<Answer, Error> {
+        check_may_wait(timeout, ("start (clearway_start_call)", "next"))?;
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         let mut left = timeout;

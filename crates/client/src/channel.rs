@@ -20,7 +20,7 @@ use crate::posts::Posts;
 use crate::session::{Session, gone, unexpected};
 use crate::tcp::Sockets;
 use crate::vif::Vifs;
-use crate::wait::{Habits, LifeCheck};
+use crate::wait::{Habits, LifeCheck, check_may_wait};
 use crate::{
     Accepted, AcceptedStream, Awaited, ConnectionId, Error, ListenerId, Options, Token, Waiting,
 };
@@ -201,12 +201,14 @@ impl Channel {
     }
 
     /// Opens a connection to an app: at an address (`"10.0.0.2:4000"`, or a `SocketAddr`), or at
-    /// a host by name, whose addresses are tried in turn.
+    /// a host by name, whose addresses are tried in turn. Without time to wait nothing is begun
+    /// ([`Code::WouldBlock`]): that is what [`start_connect`](Self::start_connect) is for.
     pub fn connect(
         &mut self,
         peer: impl ToPeers,
         timeout: Option<Duration>,
     ) -> Result<ConnectionId, Error> {
+        check_may_wait(timeout, ("start_connect", "next_event"))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peers = peer.to_peers()?;
         let mut result = self.connect_to(peers[0], timeout);

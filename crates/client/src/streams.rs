@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clearway_channel::Command;
 
 use crate::channel::Attempt;
+use crate::wait::check_may_wait;
 use crate::{Awaited, Channel, ConnectionId, Error, Token};
 
 /// The last to have a turn.
@@ -26,12 +27,15 @@ impl Channel {
     /// Opens a stream of a connection: another connection to the same app, with messages, order,
     /// credit and an end of its own. It is opened without a packet being waited for, up to 1024 of
     /// a connection, and ends with it at the latest. The peer has to
-    /// [take streams](Self::take_streams): else it is closed as refused.
+    /// [take streams](Self::take_streams): else it is closed as refused. Waits for the daemon;
+    /// without time to wait nothing is begun ([`Code::WouldBlock`]): that is what
+    /// [`start_open_stream`](Self::start_open_stream) is for.
     pub fn open_stream(
         &mut self,
         connection: ConnectionId,
         timeout: Option<Duration>,
     ) -> Result<ConnectionId, Error> {
+        check_may_wait(timeout, ("start_open_stream", "next_event"))?;
         let begun = Instant::now();
         let token = self.start_open_stream(connection)?;
         let peer = self.peer_of(connection)?;

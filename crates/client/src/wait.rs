@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use clearway_base::{CoreShare, Crowding, Linger, Time};
-use clearway_channel::current_processor;
+use clearway_channel::{Code, current_processor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host::Host;
@@ -92,6 +92,25 @@ struct Wait {
     looked_at: Instant,
     /// The engine cannot run before it gets this core.
     engine_is_here: bool,
+}
+
+/// An error if a call is not to wait, and what it is for takes a while in any case: it would be
+/// given up as soon as it is begun, each time. `instead` is what begins it and what tells the end.
+#[inline]
+pub(crate) fn check_may_wait(
+    timeout: Option<Duration>,
+    instead: (&str, &str),
+) -> Result<(), Error> {
+    if timeout == Some(Duration::ZERO) { Err(takes_a_while(instead)) } else { Ok(()) }
+}
+
+#[cold]
+fn takes_a_while((begins, tells): (&str, &str)) -> Error {
+    let message = format!(
+        "this takes a while, and nothing was begun since the call is not to wait; give it time, or \
+         begin by {begins} and hear of the end by {tells}"
+    );
+    Error::Declined { code: Code::WouldBlock, message }
 }
 
 impl Channel {

@@ -4,8 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use clearway_client::{Channel, Code, ConnectionId, Error, Event, Options, Waiting};
-use common::{Daemon, LATE, NOW, Order, PATIENCE, REFUSED, RESET, address, eventually};
+use clearway_client::{Calls, Channel, Code, ConnectionId, Error, Event, Options, Waiting};
+use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, RESET, address, eventually};
 
 const WAYS: [Waiting; 4] = [Waiting::Spin, Waiting::Yield, Waiting::Block, Waiting::Adaptive];
 
@@ -40,6 +40,28 @@ fn nobody_is_asked_for_port_0() {
         assert!(error.to_string().contains("port 0"), "{error}");
     }
     assert_eq!(daemon.counters().commands, 0);
+}
+
+/// It would be given up as soon as it is begun, each time that somebody tries.
+#[test]
+fn what_takes_a_while_is_not_begun_without_time() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    let before = daemon.counters().commands;
+    let errors = [
+        (channel.connect(address(ECHO), NOW).unwrap_err(), "start_connect"),
+        (channel.tcp_connect(None, address(ECHO), NOW).unwrap_err(), "tcp_start_connect"),
+        (channel.open_stream(connection, NOW).unwrap_err(), "start_open_stream"),
+        (
+            Calls::new().call(&mut channel, connection, 1, b"", NOW).unwrap_err(),
+            "start (clearway_start_call)",
+        ),
+    ];
+    for (error, remedy) in errors {
+        assert_eq!(error.code(), Code::WouldBlock);
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+    assert_eq!(daemon.counters().commands, before);
 }
 
 #[test]

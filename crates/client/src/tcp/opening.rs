@@ -13,6 +13,7 @@ use super::{
 };
 use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::session::unexpected;
+use crate::wait::check_may_wait;
 use crate::{Awaited, Channel, Error, Token};
 
 /// Ports that are tried when it does not matter which.
@@ -138,13 +139,15 @@ impl Channel {
     }
 
     /// Opens a connection from a port of the app's, or from one that is free: the channel keeps
-    /// those that it has taken for that, and uses them again.
+    /// those that it has taken for that, and uses them again. Without time to wait nothing is begun
+    /// ([`Code::WouldBlock`]): that is what [`tcp_start_connect`](Self::tcp_start_connect) is for.
     pub fn tcp_connect(
         &mut self,
         port: Option<TcpPortId>,
         peer: impl ToPeers,
         timeout: Option<Duration>,
     ) -> Result<TcpId, Error> {
+        check_may_wait(timeout, ("tcp_start_connect", "next_event"))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peers = peer.to_peers()?;
         let mut result = self.tcp_connect_to(port, peers[0], timeout);
