@@ -48,8 +48,10 @@ impl Channel {
     /// Begins to open a stream; [`next_event`](Self::next_event) tells of the outcome, as of
     /// [`start_connect`](Self::start_connect).
     pub fn start_open_stream(&mut self, connection: ConnectionId) -> Result<Token, Error> {
-        let peer = self.peer_of(connection)?;
+        self.check_open(connection)?;
         self.make_room_for_command()?;
+        // It may have ended meanwhile.
+        let peer = self.peer_of(connection)?;
         let token = self.next_token();
         let connection = connection.as_u64();
         self.submit(&Command::OpenStream { token: token.as_u64(), connection });

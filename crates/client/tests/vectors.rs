@@ -1,5 +1,5 @@
 //! Vectors of operations, with an engine in the app's own thread that keeps what it is asked for:
-//! each look that it is asked to take is seen.
+//! each look that it is asked to take is seen. And what else comes between two steps of a call.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use clearway_channel::control::{Reply, Request};
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, NO_BUFFER, OperationKind};
 use clearway_client::{
-    Channel, Code, ConnectionId, Embedded, Error, Event, Operation, Options, RegionId, Sizes,
+    Channel, Code, ConnectionId, Embedded, Ended, Error, Event, Operation, Options, RegionId, Sizes,
 };
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
@@ -31,6 +31,8 @@ struct Seen {
     connections: u64,
     /// Connections that their peers reset, and of which the app has not been told.
     resets: Vec<u64>,
+    /// When it has told of these it takes what there is.
+    resumes_after_resets: bool,
 }
 
 /// Opens whatever connection is asked for, and says of each operation that it is done; `value` is
@@ -44,6 +46,7 @@ impl Embedded for Engine {
     fn turn(&mut self) -> bool {
         let mut seen = self.seen.lock().unwrap();
         let mut told = !seen.resets.is_empty();
+        seen.is_paused &= !(told && seen.resumes_after_resets);
         for connection in seen.resets.drain(..) {
             self.end.complete(&Completion::Closed { connection, code: Code::Reset, sent: 0 });
         }
@@ -59,6 +62,9 @@ impl Embedded for Engine {
                 }
                 Command::Close { connection, .. } => {
                     Completion::Closed { connection, code: Code::Closed, sent: 0 }
+                }
+                Command::OpenStream { token, .. } => {
+                    Completion::ConnectFailed { token, code: Code::Closed }
                 }
                 Command::Ask { kind, connection, token, .. } => {
                     seen.operate(kind, connection, token, Vec::new())
@@ -276,4 +282,25 @@ fn a_connection_that_ends_meanwhile_is_named() {
         channel.next_operated(None).unwrap();
     }
     assert!(matches!(channel.next_operated(NOW), Err(Error::WouldBlock)));
+}
+
+/// The same for who opens a stream: it is told by the error, and no event tells of it again.
+#[test]
+fn a_stream_of_a_connection_that_ends_meanwhile_is_refused_once() {
+    let (mut channel, [a, b], seen) = start();
+    seen.lock().unwrap().is_paused = true;
+    let most = SIZES.submission_entries as usize;
+    channel.start_vector(&vec![(a, add(1)); most], NOW).unwrap();
+    {
+        let mut seen = seen.lock().unwrap();
+        seen.resets.push(b.as_u64());
+        seen.resumes_after_resets = true;
+    }
+    let error = channel.open_stream(b, None).unwrap_err();
+    assert_eq!((error.code(), error.ended()), (Code::Reset, Ended::Connection), "{error}");
+    let mut events = std::iter::from_fn(|| channel.next_event(NOW).ok()).collect::<Vec<_>>();
+    events.retain(|event| !matches!(event, Event::Operated(_) | Event::Writable));
+    let is_end =
+        |event: &Event| matches!(event, Event::Closed { connection, .. } if *connection == b);
+    assert!(events.len() == 1 && is_end(&events[0]), "{events:?}");
 }
