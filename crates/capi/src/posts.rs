@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use clearway_client::{ConnectionId, MemoryId, PostEnd, Unposted};
+use clearway_client::{ConnectionId, Error, MemoryId, PostEnd, Unposted};
 
 use crate::attach::clearway_channel;
 use crate::failure::call_int;
@@ -59,7 +59,8 @@ pub unsafe extern "C" fn clearway_post(
     call_int(|| {
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
-        let piece = offset..offset.saturating_add(length);
+        let end = offset.checked_add(length);
+        let piece = offset..end.ok_or(Error::Post { why: Unposted::OutOfBounds })?;
         channel.post(ConnectionId::from_u64(connection), MemoryId::from_u64(memory), piece, tag)
     })
 }

@@ -144,7 +144,9 @@ static void posted(clearway_channel *client, uint64_t near, clearway_channel *se
     CHECK(strstr(clearway_last_error(), "add it first") != NULL);
     CHECK(clearway_post(server, far, 0, 0, 8192, 1) == CLEARWAY_INVALID);
     CHECK(clearway_post(server, far, 0, SHARED_BYTES, BYTES, 1) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "where it starts") != NULL);
     CHECK(clearway_post(server, far, 0, UINT64_MAX - 5, BYTES, 1) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "where it starts") != NULL);
     CHECK(clearway_next_posted(server, 0, NULL) == CLEARWAY_WOULD_BLOCK);
     CHECK(clearway_next_posted(NULL, 0, &end) == CLEARWAY_INVALID);
     CHECK(clearway_unpost(NULL, far, 1) == CLEARWAY_INVALID);
