@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+
 use crate::Error;
 
 /// Something that says where an app listens: an address and port, or their text, with names looked
@@ -118,6 +121,11 @@ pub fn resolve_host(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         (host, port).to_socket_addrs().map_err(|cause| unknown(host, why_unknown(host, cause)))?;
     let mut addresses: Vec<SocketAddr> = found.collect();
     addresses.dedup();
+    if let Some((address, interface)) = host.split_once('%')
+        && !addresses.iter().all(has_interface)
+    {
+        return Err(unknown(host, no_interface(address, interface)));
+    }
     if addresses.is_empty() {
         return Err(unknown(host, std::io::Error::other("it has no address")));
     }
@@ -147,11 +155,28 @@ fn why_unknown(host: &str, cause: std::io::Error) -> std::io::Error {
         address.parse().is_ok_and(|address: Ipv6Addr| address.is_unicast_link_local())
     });
     let Some((address, interface)) = zoned else { return cause };
+    no_interface(address, interface)
+}
+
+fn no_interface(address: &str, interface: &str) -> std::io::Error {
     let text = format!(
         "where this program runs is no interface \"{interface}\"; if it is the daemon's, write \
          {address} alone"
     );
     std::io::Error::other(text)
+}
+
+/// False if an address names its interface by a number that none has: the resolver takes any. So
+/// does this where the program may not ask. 0 stands for none (RFC 4007, section 6).
+fn has_interface(address: &SocketAddr) -> bool {
+    let SocketAddr::V6(address) = address else { return true };
+    if address.scope_id() == 0 {
+        return true;
+    }
+    let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    let Ok(socket) = socket_with(unix, SocketType::DGRAM, flags, None) else { return true };
+    let name = netdevice::index_to_name_inlined(&socket, address.scope_id());
+    !matches!(name, Err(Errno::NODEV | Errno::NXIO))
 }
 
 fn unknown(name: &str, cause: std::io::Error) -> Error {
@@ -171,6 +196,9 @@ mod tests {
         let told = "[fe80::1%not-here]:7".to_peers().expect_err("there is none").to_string();
         assert!(told.contains("no interface \"not-here\""), "{told}");
         assert!(told.contains("write fe80::1 alone"), "{told}");
+        let told = "[fe80::1%2147483647]:7".to_peers().expect_err("none has it").to_string();
+        assert!(told.contains("no interface \"2147483647\""), "{told}");
+        assert_eq!(peers("[fe80::1%0]:7")[0].to_string(), "[fe80::1]:7", "that is none");
     }
 
     #[test]
