@@ -7,6 +7,7 @@ mod numbers;
 mod outcome;
 mod outstanding;
 mod request;
+mod runs;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;

@@ -287,6 +287,19 @@ fn requests_that_are_too_many_are_refused_also_if_there_is_no_room_at_first() {
     }
 }
 
+/// A peer that takes nothing, and asks by numbers that follow each other in no way.
+#[test]
+fn requests_that_are_too_many_in_no_order_end_the_connection() {
+    let mut world = World::new();
+    let whole_pool = world.all_room();
+    world.calls.set_requests_max(0);
+    for number in 0..2000_u64 {
+        world.deliver(message(REQUEST, 0, number * number, b""));
+    }
+    assert_eq!(world.next_closed(), Code::ProtocolError);
+    drop(whole_pool);
+}
+
 #[test]
 fn calls_end_with_their_connection() {
     let mut world = World::new();

@@ -5,12 +5,9 @@ use std::collections::VecDeque;
 
 use super::RequestId;
 use super::numbers::Numbers;
+use super::runs::Runs;
 use crate::ConnectionId;
 use crate::connections::place_of;
-
-/// Requests of one connection that wait to be refused as too many, at most: as many as a peer that
-/// takes what it is told may make at once, and half a MiB for one that takes nothing.
-const TURNED_AWAY_MAX: usize = 1 << 16;
 
 /// What has become of a request that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +37,7 @@ struct Asker {
     unsent: VecDeque<(u64, Vec<u8>)>,
     /// What it has asked beyond what it may, and has not been told of for want of room. No request
     /// is under way for it.
-    turned_away: VecDeque<u64>,
+    turned_away: Runs,
     /// It has a place in the line, also if its answers were cancelled since.
     is_in_line: bool,
 }
@@ -106,7 +103,7 @@ impl Books {
             connection,
             under_way: Numbers::default(),
             unsent: VecDeque::new(),
-            turned_away: VecDeque::new(),
+            turned_away: Runs::default(),
             is_in_line: false,
         }));
     }
@@ -155,9 +152,8 @@ impl Books {
     /// too much without taking any.
     pub(super) fn turn_away(&mut self, request: RequestId) -> bool {
         let asker = self.asker_or_new(request.connection);
-        let is_kept = asker.turned_away.len() < TURNED_AWAY_MAX;
+        let is_kept = asker.turned_away.push(request.number);
         if is_kept {
-            asker.turned_away.push_back(request.number);
             self.stay_in_line(request.connection);
         }
         is_kept
@@ -179,7 +175,7 @@ impl Books {
             if asker.has_unsent() {
                 let asker = self.asker(connection)?;
                 let answer = asker.unsent.front().map(|(_, answer)| Unsent::Answer(answer));
-                let busy = || asker.turned_away.front().copied().map(Unsent::Busy);
+                let busy = || asker.turned_away.first().map(Unsent::Busy);
                 return Some((connection, answer.or_else(busy)?));
             }
         }
@@ -190,7 +186,7 @@ impl Books {
         if let Some(asker) = self.asker(connection)
             && asker.unsent.pop_front().is_none()
         {
-            asker.turned_away.pop_front();
+            asker.turned_away.pop();
         }
     }
 
@@ -220,6 +216,7 @@ impl Books {
 
 #[cfg(test)]
 mod tests {
+    use super::super::runs::RUNS_MAX;
     use super::*;
 
     const ONE: ConnectionId = ConnectionId(1);
@@ -293,9 +290,9 @@ mod tests {
             books.stay_in_line(ONE);
         }
         assert_eq!((books.line_of(ONE), books.line()), (Line::Empty, 0));
-        for number in 0..TURNED_AWAY_MAX as u64 {
-            assert!(books.turn_away(request(ONE, number)));
-        }
+        let in_no_order = (0..).map(|nth| request(ONE, nth * nth));
+        let kept = in_no_order.take_while(|request| books.turn_away(*request)).count();
+        assert_eq!(kept, 2 * RUNS_MAX);
         assert!(!books.turn_away(request(ONE, 7)) && books.turn_away(request(TWO, 7)));
     }
 
