@@ -158,7 +158,7 @@ impl Page<'_> {
         }
         text += &match self.rows_of_apps() {
             rows if rows.is_empty() => "\nno apps are attached\n".to_owned(),
-            rows => self.section("APPS", APPS, &rows) + &self.sharers(&rows),
+            rows => self.section("APPS", APPS, &rows) + &self.sharers(&rows) + &self.held_up(&rows),
         };
         text += &self.section("LISTENERS", LISTENERS, &self.rows_of("listeners"));
         text += &self.section("FLOWS", FLOWS, &self.rows_of("flows"));
@@ -334,6 +334,19 @@ impl Page<'_> {
             self.paragraph(&format!("  {name} shares core {core} with its engine"))
         };
         apps.iter().filter(shares).map(sentence).collect()
+    }
+
+    /// Apps with messages that never come as things are: nothing of them lies in the pool.
+    fn held_up(&self, apps: &[Value]) -> String {
+        let sentence = |app: &Value| {
+            let length = app["message_too_large_bytes"].as_u64().filter(|length| *length > 0)?;
+            let name = field(app, "app");
+            Some(self.paragraph(&format!(
+                "  a message of {length} bytes for {name} is larger than its receive pool, and \
+                 waits: attach it with a larger one, or have it post a buffer for the message"
+            )))
+        };
+        apps.iter().filter_map(sentence).collect()
     }
 
     /// A list that each engine has, as one, with the names of apps and engines.

@@ -165,10 +165,10 @@ impl Channels {
             self.copy_to_posted(from, to, message, buffer);
             return Ok(());
         }
-        receiver.has_credit(to.connection, positions)?;
-        if !receiver.may_hold(length) {
+        if !receiver.may_hold_next(to.connection, length) {
             return Err(Blocked::Size);
         }
+        receiver.has_credit(to.connection, positions)?;
         let buffer = receiver.allocate(to.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = receiver.local(to.connection) {
             local.held += positions;

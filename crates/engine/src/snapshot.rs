@@ -117,6 +117,11 @@ clearway_base::counted! {
         messages_waiting: u64 => Level Messages,
             "while the app does not read",
             "have it read faster, or attach it with more completion entries";
+        /// Bytes of the message that has waited longest of those that are larger than its whole
+        /// receive pool; 0 if there is none.
+        message_too_large_bytes: u64 => Level Bytes,
+            "while a peer sends what the pool never holds, and no posted buffer fits it",
+            "attach the app with a larger receive pool, or have it post a buffer for the message";
     }
 }
 

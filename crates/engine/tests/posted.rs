@@ -18,6 +18,7 @@ const RECEIVER: Sizes = Sizes { receive_pool_bytes: 64 << 10, shared_bytes: 4 <<
 const LARGE: usize = 1 << 20;
 /// A sender that was turned away tries again by itself after 100 ms.
 const TOLD_NS_MAX: u64 = 50 * MILLISECOND;
+const TRIES_AGAIN_NS_MAX: u64 = 300 * MILLISECOND;
 
 /// An app that sends, on host 0, and one that receives, on host 1 or on 0.
 struct Pair {
@@ -88,6 +89,14 @@ impl Pair {
         self.receiver.poll();
         assert!(self.receiver.told.is_empty(), "that is all of it");
         assert!(self.memory(0, 1000) != vec![0; 1000], "nothing of it has come");
+    }
+
+    /// What status says of a message that is too large for the receiver's pool.
+    fn too_large(&mut self) -> u64 {
+        let receiver = self.receiver.channel;
+        let channels = self.world.snapshot(self.receiver.host).channels;
+        let mut channels = channels.iter().filter(|channel| channel.channel == receiver);
+        channels.next().expect("it is attached").message_too_large_bytes
     }
 
     fn memory(&self, start: usize, length: usize) -> Vec<u8> {
@@ -186,6 +195,33 @@ fn who_was_turned_away_goes_on_when_a_buffer_is_posted() {
             assert!(pair.memory(0, 300_000) == vec![nth; 300_000], "message {nth}");
         }
         assert_eq!(pair.world.counter(receiver_host, "messages_placed"), 8);
+    }
+}
+
+/// Status says that a message waits which the pool never holds, and no more when it has a buffer or
+/// its connection has ended. Engines are saved and restored meanwhile.
+#[test]
+fn a_message_that_the_pool_never_holds_is_shown() {
+    for receiver_host in [1, 0] {
+        let mut pair = Pair::new(receiver_host);
+        pair.send(&[1; 40_000]);
+        assert_eq!(pair.receive().len(), 40_000);
+        assert_eq!(pair.too_large(), 0);
+        pair.send(&[2; 300_000]);
+        pair.send(&[3; 400_000]);
+        pair.rest();
+        assert_eq!(pair.too_large(), 300_000);
+        restore(&mut pair.world, receiver_host);
+        let restored = pair.world.now;
+        pair.world.turn_until(|world| world.now.since(restored) > TRIES_AGAIN_NS_MAX);
+        assert_eq!(pair.too_large(), 300_000, "receiver on host {receiver_host}");
+        pair.post(2, 0, 300_000);
+        assert_eq!(pair.next_end(), (2, Ok(300_000)));
+        pair.rest();
+        assert_eq!(pair.too_large(), 400_000, "that is the next one");
+        pair.sender.submit(&Command::Close { connection: pair.near, abort: true });
+        pair.rest();
+        assert_eq!(pair.too_large(), 0);
     }
 }
 

@@ -45,8 +45,9 @@ pub(crate) fn rest(snapshot: &Snapshot) -> Result<(), Finding> {
         return found(snapshot, format!("a flow is left: {flow:?}"));
     }
     for channel in &snapshot.channels {
-        let left = (channel.connections, channel.receive_pool_bytes_used, channel.messages_waiting);
-        if left != (0, 0, 0) {
+        let waiting = (channel.messages_waiting, channel.message_too_large_bytes);
+        let left = (channel.connections, channel.receive_pool_bytes_used, waiting);
+        if left != (0, 0, (0, 0)) {
             return found(snapshot, format!("a channel at rest has something left: {channel:?}"));
         }
     }

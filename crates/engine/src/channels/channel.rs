@@ -238,6 +238,7 @@ impl Channel {
 
     /// A peer has dropped the next messages of a connection.
     pub(crate) fn tell_skipped(&mut self, slot: u32, messages: u32) {
+        self.line.leave_too_large(slot);
         if self.hears_of_skipped {
             let connection = self.id(slot);
             self.tell(Completion::Skipped { connection, messages });
@@ -573,17 +574,21 @@ impl Channel {
                 self.freed();
             }
         } else {
-            if self.may_hold(length) {
+            if self.may_hold_next(slot, length) {
                 self.line.join(Claim { slot, length });
             }
             self.wait_for_memory(slot);
         }
     }
 
-    /// True if the pool holds so many bytes when it is empty. A larger message waits for a buffer
-    /// that is posted, and has no claim, which would keep out all others.
-    pub(crate) fn may_hold(&self, length: u32) -> bool {
-        length <= self.end.sizes().receive_pool_bytes
+    /// True if the pool holds the next message of a connection when it is empty. A larger one waits
+    /// for a buffer that is posted, which is noted.
+    pub(crate) fn may_hold_next(&mut self, slot: u32, length: u32) -> bool {
+        let may_hold = length <= self.end.sizes().receive_pool_bytes;
+        if !may_hold {
+            self.line.note_too_large(Claim { slot, length });
+        }
+        may_hold
     }
 
     /// A message of this connection was turned away: its sender goes on when there is memory.

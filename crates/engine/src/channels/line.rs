@@ -43,6 +43,9 @@ pub(super) struct Line {
     to_try: SlotQueue,
     /// So many of these are tried even if others before them find no room.
     sweep_left: usize,
+    /// With the length of the message that is next, and that the pool never holds. It waits for a
+    /// buffer that is posted, and has no claim, which would keep out all others.
+    too_large: SlotQueue<u32>,
     /// The claim is suspended.
     is_suspended: bool,
     /// Since when nothing has changed; set when somebody looks.
@@ -81,8 +84,25 @@ impl Line {
         was_there
     }
 
+    /// The next message of a connection is larger than the pool.
+    pub(super) fn note_too_large(&mut self, message: Claim) {
+        self.too_large.push(message.slot, message.length);
+    }
+
+    /// The next message of a connection has a buffer that is posted, or comes no more.
+    pub(super) fn leave_too_large(&mut self, slot: u32) {
+        self.too_large.remove(slot);
+    }
+
+    /// Of the messages that the pool never holds, the one that has waited longest.
+    pub(super) fn first_too_large(&self) -> Option<Claim> {
+        let (slot, length) = self.too_large.first()?;
+        Some(Claim { slot, length })
+    }
+
     /// The connection is over. True if it stood in line.
     pub(super) fn forget(&mut self, slot: u32) -> bool {
+        self.too_large.remove(slot);
         self.to_tell.remove(slot);
         self.to_try.remove(slot);
         self.leave(slot)
@@ -156,7 +176,8 @@ impl Line {
 
     /// The slots of all who wait, for whatever.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.waiting.slots().chain(self.to_tell.slots()).chain(self.to_try.slots())
+        let queues = self.waiting.slots().chain(self.to_tell.slots()).chain(self.to_try.slots());
+        queues.chain(self.too_large.slots())
     }
 
     /// True if somebody is to be told or tried.

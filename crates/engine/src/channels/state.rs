@@ -86,7 +86,23 @@ impl Channels {
             channel.check_held(claimed.remove(&id).unwrap_or_default())?;
             self.check_copies(id, channel).map_err(Invalid)?;
         }
+        self.note_too_large();
         Ok(())
+    }
+
+    /// Which messages of this host wait because they are too large is not saved. Those of others
+    /// come again, and are refused again.
+    fn note_too_large(&mut self) {
+        let connections = self.iter().flat_map(|(_, channel)| channel.connections.iter());
+        let waiting = connections.filter_map(|(_, connection)| {
+            let local = connection.bearer.local()?;
+            Some((local.peer, local.waiting.front()?.length))
+        });
+        for (to, length) in waiting.collect::<Vec<_>>() {
+            if let Some(Some(receiver)) = self.channels.get_mut(to.channel as usize) {
+                receiver.may_hold_next(to.connection, length);
+            }
+        }
     }
 
     fn match_flow(&mut self, flow: &FlowMemory) -> Result<(), Invalid> {

@@ -42,6 +42,7 @@ impl Channel {
     pub(crate) fn begin_posted(&mut self, slot: u32, length: u32, order: Order) -> Option<Buffer> {
         let buffer = self.posts.begin(slot, length)?;
         if order == Order::Due {
+            self.line.leave_too_large(slot);
             self.note_turn(slot, length, true);
         }
         Some(buffer)

@@ -41,6 +41,7 @@ impl Channel {
             messages_received: self.messages_received,
             receive_pool_bytes_used: u64::from(self.end.counters().receive_pool_used_bytes),
             messages_waiting: self.pending.len() as u64,
+            message_too_large_bytes: self.line.first_too_large().map_or(0, |it| it.length.into()),
         }
     }
 }

@@ -24,6 +24,8 @@ impl Line {
             waiting: queue(&state.waiting, slots)?,
             to_tell: queue(&with_nothing(&state.to_tell), slots)?,
             to_try: queue(&with_nothing(&state.to_try), slots)?,
+            // Found out again.
+            too_large: SlotQueue::default(),
             sweep_left: state.sweep_left as usize,
             is_suspended: state.is_suspended,
             since: state.since,
