@@ -40,6 +40,15 @@ impl Template {
         }
     }
 
+    /// What a filter says of one of the host's addresses, for each of them: `own` in its place.
+    /// `None` if it says nothing of it.
+    #[must_use]
+    pub fn naming_own(filter: &Filter, address: IpAddr) -> Option<Self> {
+        let (text, address) = (filter.to_string(), address.to_string());
+        let text = words(&text).map(|word| if word == address { OWN } else { word }).collect();
+        Some(Self { text }).filter(Self::names_own)
+    }
+
     /// The filters that it stands for on a host with these addresses.
     #[must_use]
     pub fn expand(&self, own: &[IpAddr]) -> Vec<Filter> {
@@ -128,6 +137,22 @@ mod tests {
         assert_eq!(texts("ip dst host own", &own), [filter("ip dst host 10.0.0.2")]);
         assert_eq!(texts("arp target own", &own), [filter("arp target 10.0.0.2")]);
         assert!(texts("dst host own", &[]).is_empty());
+    }
+
+    #[test]
+    fn own_stands_where_an_address_stood() {
+        let own: IpAddr = "10.0.0.2".parse().expect("an address");
+        let named = |text: &str| Template::naming_own(&text.parse().expect(text), own);
+        for text in ["dst host own and tcp dst port 80", "src net 10.1.0.0/16 and dst host own"] {
+            let [filter] = &Template::parse(text).expect(text).expand(&[own])[..] else {
+                panic!("{text} is one filter")
+            };
+            let template = named(&filter.to_string()).expect("it is about the host");
+            assert_eq!(template.expand(&[own]), std::slice::from_ref(filter), "{template:?}");
+            assert!(template.text().contains("dst host own"), "{template:?}");
+        }
+        assert_eq!(named("dst host 10.0.0.20 and udp"), None);
+        assert_eq!(named("udp dst port 53"), None);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Accounts {
     /// What its user may have is granted, if it is none of the host's services' and about ports
     /// that can be claimed; with the NIC's Ethernet address.
     fn granted(&self, wanted: Wanted, place: &Place, has_own_mac: bool) -> Result<Grant, Refusal> {
-        let Wanted { receive, copies, transmit } = wanted;
+        let Wanted { receive, copies, transmit, .. } = wanted;
         station::check_reserved(&receive, &transmit, place)?;
         let ports = self.ports_of_vif(&receive, &transmit, place, has_own_mac)?;
         Ok(Grant { receive, copies, transmit, ports, mac: place.mac, ..Grant::default() })

@@ -1,5 +1,8 @@
 use std::net::IpAddr;
 
+use clearway_channel::control::OpenTcpPort;
+use clearway_control::policy::{Accounts, Peer, Place};
+
 use super::*;
 
 /// A machine with one interface, two cores, alice and the group clearway.
@@ -339,6 +342,54 @@ fn problems_in_filters_name_the_column() {
     assert_eq!(column("[\"udp\", 'dst host own and udp dst port 99999']"), 20 + 30);
     assert_eq!(column("[\"\\u0075dp dst prot 53\"]"), 12, "with escapes: where it begins");
     assert_eq!(column("[\"dst host own and\"]"), 13 + 16);
+}
+
+/// What a refusal says to write is accepted, gives the right, and takes nothing away.
+#[test]
+fn a_rule_that_a_refusal_names_gives_the_port() {
+    let user = Peer { user: 7, process: 1, groups: Vec::new() };
+    let place = |vlan| Place {
+        addresses: ["10.0.0.2", "10.0.0.3", "fd00::2"].map(|own| own.parse().expect(own)).into(),
+        host: Vec::new(),
+        mac: [2, 0, 0, 0, 0, 1],
+        vlan,
+        udp_port: 20707,
+        stations: Vec::new(),
+    };
+    let port = |port, address: Option<&str>, peers: &[&str]| OpenTcpPort {
+        port,
+        address: address.map(|text| text.parse().expect(text)),
+        peers: peers.iter().map(|text| text.parse().expect(text)).collect(),
+        ..OpenTcpPort::default()
+    };
+    let ask = |rules: &str, place: &Place, open: &OpenTcpPort| {
+        let config = read(&format!("{MEMIF}{rules}"));
+        let policy = config.unwrap_or_else(|problems| panic!("{rules}: {problems}")).policy;
+        Accounts::new(policy, 500).grant_tcp_port(&user, open, place)
+    };
+    for (vlan, open, named) in [
+        (None, port(80, None, &[]), "\"dst host own and tcp and dst port 80\""),
+        (Some(9), port(80, None, &[]), "\"vlan 9 and dst host own and tcp and dst port 80\""),
+        (None, port(80, Some("10.0.0.3"), &[]), "\"dst host 10.0.0.3 and tcp and dst port 80\""),
+        (None, port(80, None, &["10.1.0.0/16", "10.2.0.0/16", "fd01::/16"]), "src net fd01::/16"),
+    ] {
+        let place = place(vlan);
+        let unprivileged = port(8080, None, &[]);
+        let message = ask("", &place, &open).expect_err("privileged").message;
+        assert!(message.contains(named), "{named} is missing in: {message}");
+        let (_, lines) = message.split_once("one with ").expect("a rule is named");
+        let lines: Vec<&str> = lines.split('`').skip(1).step_by(2).collect();
+        let rule = format!("[[policy.vif]]\n{}\n", lines.join("\n"));
+        assert!(ask(&rule, &place, &open).is_ok(), "{rule}");
+        assert!(ask(&rule, &place, &unprivileged).is_ok(), "{rule}");
+
+        let rule = |filters: &str| format!("[[policy.vif]]\nusers = [7]\nreceive = [{filters}]\n");
+        let message = ask(&rule("\"icmp\""), &place, &open).expect_err("another rule").message;
+        let (_, lacking) = message.rsplit_once("; ").expect("what is lacking");
+        let lacking = lacking.split('`').filter(|text| text.starts_with('"'));
+        let rule = rule(&lacking.collect::<Vec<_>>().join(", "));
+        assert!(ask(&rule, &place, &open).is_ok(), "{rule}");
+    }
 }
 
 #[test]

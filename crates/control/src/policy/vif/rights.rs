@@ -16,6 +16,10 @@ use crate::policy::VifRule;
 /// How many of the filters that are allowed a refusal names.
 pub(super) const NAMED_MAX: usize = 4;
 
+/// How many of those that are wanted and not allowed it looks at for what a rule lacks: as many as
+/// there may be networks of a TCP port's peers, at each of several addresses.
+const LACKING_MAX: usize = 256;
+
 /// What a user may have.
 #[derive(Debug)]
 pub(super) struct Rights<'a> {
@@ -77,7 +81,7 @@ impl<'a> Rights<'a> {
         match self.rule() {
             Some(rule) if priority > rule.priority_max => Err(self.missing(
                 &format!("declare priority {priority}; the highest is {}", rule.priority_max),
-                &format!("priority_max = {priority}"),
+                &Lack::Line(&format!("priority_max = {priority}")),
             )),
             _ => Ok(()),
         }
@@ -97,7 +101,8 @@ impl<'a> Rights<'a> {
     pub(super) fn check_capture(&self) -> Result<(), Refusal> {
         match self.rule() {
             Some(rule) if !rule.captures => {
-                Err(self.missing("capture what others send and receive", "captures = true"))
+                let lack = Lack::Line("captures = true");
+                Err(self.missing("capture what others send and receive", &lack))
             }
             _ => Ok(()),
         }
@@ -124,7 +129,7 @@ impl<'a> Rights<'a> {
         {
             let example = address.map_or("10.0.0.50/32".to_owned(), prefix_of);
             let right = format!("own_addresses = [\"{example}\"]");
-            return Err(self.missing("have an Ethernet address of its own", &right));
+            return Err(self.missing("have an Ethernet address of its own", &Lack::Line(&right)));
         }
         if let Some(address) = address {
             self.check_address(address, place)?;
@@ -174,7 +179,7 @@ impl<'a> Rights<'a> {
         match self.rule() {
             Some(rule) if !rule.own_addresses.iter().any(|network| network.on_link(address)) => {
                 let right = format!("own_addresses = [\"{}\"]", prefix_of(address));
-                Err(self.missing(&format!("have the address {address}"), &right))
+                Err(self.missing(&format!("have the address {address}"), &Lack::Line(&right)))
             }
             _ => Ok(()),
         }
@@ -197,15 +202,18 @@ impl<'a> Rights<'a> {
         send.extend(
             own.and_then(|own| own.address).map(|own| station::of_address(own, place.vlan)),
         );
+        let check_list = |verb: &str, filters: &[Filter], allowed: &[Filter]| {
+            self.check_list(verb, filters, wanted.is_of_own, allowed, place)
+        };
         if !is_machine {
-            self.check_list("receive", &wanted.receive, &receive, place)?;
+            check_list("receive", &wanted.receive, &receive)?;
         }
-        self.check_list("send", &wanted.transmit, &send, place)?;
+        check_list("send", &wanted.transmit, &send)?;
         if !wanted.copies.is_empty() && !rule.copies && !is_machine {
-            return Err(self.missing("have copies of frames", "copies = true"));
+            return Err(self.missing("have copies of frames", &Lack::Line("copies = true")));
         }
         receive.push(station::groups());
-        self.check_list("receive", &wanted.copies, &receive, place)
+        check_list("receive", &wanted.copies, &receive)
     }
 
     /// Whether something of what is wanted to be received is allowed.
@@ -221,24 +229,32 @@ impl<'a> Rights<'a> {
         &self,
         verb: &str,
         wanted: &[Filter],
+        is_of_own: bool,
         allowed: &[Filter],
         place: &Place,
     ) -> Result<(), Refusal> {
-        for wanted in wanted {
-            let mut clauses = wanted.clauses().iter();
-            if let Some(clause) = clauses.find(|clause| !is_within(clause, allowed)) {
-                let wanted = untied(clause);
-                let refusal = self.not_within(verb, &wanted, allowed);
-                return Err(match of_own_addresses(verb, &wanted, allowed, place) {
-                    Some(filter) => denied(format!("{}; `{filter}` is allowed", refusal.message)),
-                    None => refusal,
-                });
-            }
-        }
-        Ok(())
+        let clauses = wanted.iter().flat_map(Filter::clauses);
+        let lacking = clauses.filter(|clause| !is_within(clause, allowed)).map(untied);
+        let lacking: Vec<Filter> = lacking.take(LACKING_MAX).collect();
+        let Some(first) = lacking.first() else { return Ok(()) };
+        let mut texts: Vec<String> =
+            lacking.iter().map(|filter| in_words(filter, is_of_own, place)).collect();
+        texts.dedup();
+        let refusal = self.not_within(verb, first, &texts, allowed);
+        Err(match of_own_addresses(verb, first, allowed, place) {
+            Some(filter) => denied(format!("{}; `{filter}` is allowed", refusal.message)),
+            None => refusal,
+        })
     }
 
-    fn not_within(&self, verb: &str, wanted: &Filter, allowed: &[Filter]) -> Refusal {
+    /// `texts`: all that lacks, as a rule has it.
+    fn not_within(
+        &self,
+        verb: &str,
+        wanted: &Filter,
+        texts: &[String],
+        allowed: &[Filter],
+    ) -> Refusal {
         let mut named: Vec<String> =
             allowed.iter().take(NAMED_MAX).map(|filter| format!("`{filter}`")).collect();
         if allowed.len() > NAMED_MAX {
@@ -246,23 +262,65 @@ impl<'a> Rights<'a> {
         }
         let named = if named.is_empty() { "nothing".to_owned() } else { named.join(", ") };
         let what = format!("{verb} `{wanted}`, which is not within what it may {verb}: {named}");
-        self.missing(&what, &format!("{verb} = [\"{wanted}\"]"))
+        self.missing(&what, &Lack::Filters { list: verb, texts })
     }
 
-    /// A refusal: what is not allowed, and the line of a rule that would allow it.
-    fn missing(&self, what: &str, right: &str) -> Refusal {
+    /// A refusal: what is not allowed, and what in a rule would allow it.
+    fn missing(&self, what: &str, lack: &Lack<'_>) -> Refusal {
         let user = self.user;
-        denied(match self.what {
-            What::NoRule(_) => format!(
+        denied(match &self.what {
+            What::NoRule(rule) => format!(
                 "user {user} may not {what}; no [[policy.vif]] rule of the daemon's configuration \
-                 names the user, and one with `users = [{user}]` and `{right}` would allow it"
+                 names the user, and one with `users = [{user}]` and {} would allow it beside what \
+                 the user may without a rule",
+                lack.of_new_rule(rule)
             ),
             _ => format!(
-                "user {user} may not {what}; `{right}` in the [[policy.vif]] rule of the daemon's \
-                 configuration that names the user would allow it"
+                "user {user} may not {what}; {} the [[policy.vif]] rule of the daemon's \
+                 configuration that names the user would allow it",
+                lack.within_rule()
             ),
         })
     }
+}
+
+/// What a rule lacks.
+enum Lack<'r> {
+    /// Filters in one of its lists.
+    Filters { list: &'r str, texts: &'r [String] },
+    /// A line.
+    Line(&'r str),
+}
+
+impl Lack<'_> {
+    /// The lines of a new rule, which is in the place of `default`: that is in it, too.
+    fn of_new_rule(&self, default: &VifRule) -> String {
+        let (lacking, more) = match self {
+            Self::Filters { list: "receive", texts } => (*texts, String::new()),
+            Self::Filters { list, texts } => (&[][..], format!(" and `{list} = {texts:?}`")),
+            Self::Line(line) => (&[][..], format!(" and `{line}`")),
+        };
+        let default = default.receive.iter().map(Template::text);
+        let receive: Vec<&str> = lacking.iter().map(String::as_str).chain(default).collect();
+        format!("`receive = {receive:?}`{more}")
+    }
+
+    fn within_rule(&self) -> String {
+        match self {
+            Self::Filters { list, texts } => {
+                let texts: Vec<String> = texts.iter().map(|text| format!("`\"{text}\"`")).collect();
+                format!("{} in `{list}` of", texts.join(", "))
+            }
+            Self::Line(line) => format!("`{line}` in"),
+        }
+    }
+}
+
+/// A filter as a rule has it: of the host's addresses, whichever they are, if that was wanted.
+fn in_words(filter: &Filter, is_of_own: bool, place: &Place) -> String {
+    let mut own = place.addresses.iter().filter(|_| is_of_own);
+    own.find_map(|address| Template::naming_own(filter, *address))
+        .map_or_else(|| filter.to_string(), |template| template.text().to_owned())
 }
 
 fn is_within(clause: &Clause, allowed: &[Filter]) -> bool {

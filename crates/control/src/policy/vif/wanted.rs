@@ -17,6 +17,8 @@ pub(super) struct Wanted {
     pub(super) receive: Vec<Filter>,
     pub(super) copies: Vec<Filter>,
     pub(super) transmit: Vec<Filter>,
+    /// They stand for what was said of `own`, the host's addresses.
+    pub(super) is_of_own: bool,
 }
 
 impl Wanted {
@@ -45,7 +47,10 @@ impl Wanted {
         }
         let mac = own.map_or(place.mac, |own| own.mac);
         transmit = tied("transmit", &transmit, fields::MAC_SOURCE, mac)?;
-        Ok(Self { receive, copies, transmit })
+        let texts = [&open.receive, &open.copies].into_iter().chain(&open.transmit).flatten();
+        let is_of_own =
+            texts.filter_map(|text| Template::parse(text).ok()).any(|it| it.names_own());
+        Ok(Self { receive, copies, transmit, is_of_own })
     }
 }
 
