@@ -446,7 +446,8 @@ fn a_port_is_closed_bit_by_bit() {
     falls_bit_by_bit(&mut world, 1, |tcp| tcp.books.len());
     world.turn();
     assert!(events(&world));
-    let ended = |told: &&Completion| matches!(told, Completion::TcpClosed { .. });
+    let ended =
+        |told: &&Completion| matches!(told, Completion::TcpClosed { code: Code::Denied, .. });
     world.turn_until(|_| {
         server.app.poll();
         server.app.tcp.iter().filter(ended).count() == usize::from(MANY)

@@ -146,9 +146,14 @@ impl Tcp {
 
     /// A connection is over: its sends are, too.
     fn end(&mut self, channels: &mut Channels, now: Time, key: SlotId) {
-        let code = self.stack.status(key).map_or(Code::Closed, |status| code_of(status.end));
+        let end = self.stack.status(key).and_then(|status| status.end);
         let is_finished = self.stack.status(key).is_some_and(|status| status.is_finished);
-        let Some(channel) = self.books.get(key).map(|book| book.channel) else { return };
+        let Some(&Book { channel, port, .. }) = self.books.get(key) else { return };
+        let code = match end {
+            // By its app, or with its port, of which the app may not know.
+            Some(End::Aborted) => self.ports.told(channel, port).unwrap_or(Code::Closed),
+            end => code_of(end),
+        };
         if is_finished {
             self.tell_finished(channels, key);
         }

@@ -90,6 +90,12 @@ impl Ports {
         }
     }
 
+    /// What the app of a channel is told of a port of its that is being closed, if it is told
+    /// something: others have taken it away.
+    pub(super) fn told(&self, channel: u32, number: u32) -> Option<Code> {
+        self.closing.get(&number).filter(|port| port.channel == channel)?.told
+    }
+
     /// Those that are being closed, with their numbers.
     pub(super) fn closing(&self) -> impl Iterator<Item = (u32, ClosingPort)> {
         self.closing.iter().map(|(number, port)| (*number, *port))
