@@ -1764,8 +1764,8 @@ int clearway_tcp_addresses(struct clearway_channel *channel,
 int clearway_tcp_ready(struct clearway_channel *channel, uint64_t connection);
 
 /**
- * How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; or a
- * negative error code.
+ * How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; 0 of
+ * one that has ended. Or a negative error code: CLEARWAY_CLOSED if it is not open on this channel.
  */
 int64_t clearway_tcp_unacknowledged(struct clearway_channel *channel, uint64_t connection);
 

@@ -627,8 +627,8 @@ pub unsafe extern "C" fn clearway_tcp_ready(
     }) as c_int
 }
 
-/// How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; or a
-/// negative error code.
+/// How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; 0 of
+/// one that has ended. Or a negative error code: CLEARWAY_CLOSED if it is not open on this channel.
 ///
 /// # Safety
 /// `channel` is NULL or valid.
@@ -640,7 +640,9 @@ pub unsafe extern "C" fn clearway_tcp_unacknowledged(
     call(|| {
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
-        Ok(channel.tcp_unacknowledged(TcpId::from_u64(connection)).0 as i64)
+        let connection = TcpId::from_u64(connection);
+        let found = channel.tcp_unacknowledged(connection);
+        Ok(found.ok_or(Error::TcpNotOpen { connection })?.0 as i64)
     })
 }
 

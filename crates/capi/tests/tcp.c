@@ -192,6 +192,7 @@ static void events_tell_of_attempts(const char *host, uint16_t port, uint16_t cl
     CHECK(clearway_tcp_abort(channel, connection) == 0);
     CHECK(clearway_tcp_abort(channel, connection) == CLEARWAY_CLOSED);
     CHECK(clearway_tcp_ready(channel, connection) == CLEARWAY_CLOSED);
+    CHECK(clearway_tcp_unacknowledged(channel, connection) == CLEARWAY_CLOSED);
 }
 
 /* A buffer that is sent by another channel stays the app's. */

@@ -97,10 +97,10 @@ impl Channel {
     }
 
     /// Bytes of a connection that were sent and that the peer has not acknowledged, in how many
-    /// sends.
-    pub fn tcp_unacknowledged(&mut self, id: TcpId) -> (u64, usize) {
-        let Some(connection) = self.tcp.find(id) else { return (0, 0) };
-        (connection.unacknowledged, connection.outstanding.len())
+    /// sends; 0 of one that has ended, and `None` if it is not open on this channel.
+    pub fn tcp_unacknowledged(&mut self, id: TcpId) -> Option<(u64, usize)> {
+        let connection = self.tcp.find_open(id)?;
+        Some((connection.unacknowledged, connection.outstanding.len()))
     }
 
     /// Lets go of a connection when the peer has acknowledged all that was sent (SO_LINGER with a
@@ -115,7 +115,7 @@ impl Channel {
             self.wait_for(timeout, Awaited::Delivery, |channel| {
                 channel.gather()?;
                 match channel.tcp_check(id) {
-                    Ok(()) => Ok((channel.tcp_unacknowledged(id).1 == 0).then_some(())),
+                    Ok(()) => Ok(channel.tcp_has_delivered(id).then_some(())),
                     Err(error) if error.code() == Code::Closed => Ok(Some(())), // by both ends
                     Err(error) => Err(error),
                 }
@@ -123,6 +123,11 @@ impl Channel {
         });
         self.tcp_close(id)?;
         lingered
+    }
+
+    /// The peer has acknowledged all that was sent on a connection.
+    fn tcp_has_delivered(&mut self, id: TcpId) -> bool {
+        self.tcp.find(id).is_none_or(|connection| connection.outstanding.is_empty())
     }
 
     /// Whether a connection that is open has sent less than it may, after what the daemon has to
