@@ -56,7 +56,7 @@ enum clearway_code {
   /* Nobody listens on that port of the peer; start the server, or check the port. */
   CLEARWAY_REFUSED = -5,
   /* The peer's host does not answer; check its address, the wire and the route with `clearway
-   * ping`. */
+   * ping`, or with `ping` if it is for TCP. */
   CLEARWAY_UNREACHABLE = -6,
   /* The message is larger than 8 MiB or than the buffer given; split it, or give a larger
    * buffer. */
@@ -96,7 +96,7 @@ enum clearway_code {
   /* A bug in Clearway; please report it with the daemon's log. */
   CLEARWAY_INTERNAL = -21,
   /* The other side's host has not answered for so long that the connection was given up; check
-   * it with `clearway ping`, and connect again. */
+   * it with `clearway ping`, or with `ping` if it was of TCP, and connect again. */
   CLEARWAY_LOST = -22,
   /* The peer has not carried out what a call asked for; its reason says why. */
   CLEARWAY_CALL_REFUSED = -23,
@@ -1600,8 +1600,8 @@ int clearway_tcp_listen_with(struct clearway_channel *channel,
 int clearway_tcp_unlisten(struct clearway_channel *channel, uint32_t tcp_port);
 
 /**
- * Gives a TCP port back. Connections that are left there are reset. Returns 0 or a negative error
- * code.
+ * Gives a TCP port back. Connections that are left there are reset; calls for them are
+ * CLEARWAY_CLOSED from then on, those that receive included. Returns 0 or a negative error code.
  */
 int clearway_tcp_close_port(struct clearway_channel *channel, uint32_t tcp_port);
 

@@ -194,8 +194,8 @@ pub unsafe extern "C" fn clearway_tcp_unlisten(
     })
 }
 
-/// Gives a TCP port back. Connections that are left there are reset. Returns 0 or a negative error
-/// code.
+/// Gives a TCP port back. Connections that are left there are reset; calls for them are
+/// CLEARWAY_CLOSED from then on, those that receive included. Returns 0 or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

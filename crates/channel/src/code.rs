@@ -58,7 +58,7 @@ codes! {
     Refused = -5, "nobody listens on that port of the peer; start the server, or check the port";
     Unreachable = -6,
         "the peer's host does not answer; check its address, the wire and the route with `clearway \
-         ping`";
+         ping`, or with `ping` if it is for TCP";
     TooLarge = -7,
         "the message is larger than 8 MiB or than the buffer given; split it, or give a larger \
          buffer";
@@ -93,7 +93,7 @@ codes! {
     Internal = -21, "a bug in Clearway; please report it with the daemon's log";
     Lost = -22,
         "the other side's host has not answered for so long that the connection was given up; \
-         check it with `clearway ping`, and connect again";
+         check it with `clearway ping`, or with `ping` if it was of TCP, and connect again";
     CallRefused = -23,
         "the peer has not carried out what a call asked for; its reason says why";
 }

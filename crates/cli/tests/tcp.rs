@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clearway_client::{self as client, Code, Event, Prefix, TcpId, TcpOption, TcpPortOptions};
 use support::kernel_peer::{SIZES, World, bytes, exchange, read_all, write_all};
-use support::veth::{IPV4, IPV6, Veth};
+use support::veth::{INTERFACE, IPV4, IPV6, Veth};
 use support::{PATIENCE, eventually};
 
 const AF_PACKET: &str = "driver = \"af_packet\"";
@@ -443,6 +443,57 @@ fn a_port_is_listened_at_again() {
     tcp.channel().tcp_accept(port, Some(PATIENCE)).expect("accepted");
     exchange(&old, app, 1000, 3);
     drop(new);
+}
+
+/// Connections at a port that the app closes end by that, and not by what their peers do; nor is it
+/// the end of what these send.
+#[test]
+fn who_closes_a_port_ends_its_connections() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut channel = tcp.channel();
+    let port = channel.tcp_bind(PORT).expect("a port").id;
+    channel.tcp_listen(port, 16).expect("listening");
+    let mut pair = || {
+        let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+        (kernel, channel.tcp_accept(port, Some(PATIENCE)).expect("accepted").0)
+    };
+    let ((ended, finished), (mut kernel, open)) = (pair(), pair());
+    drop(ended);
+    told(&mut channel);
+    channel.tcp_close_port(port).expect("closed");
+    let reset = kernel.read(&mut [0]).expect_err("a reset");
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    let end = channel.tcp_recv(finished, &mut [0], Some(PATIENCE));
+    assert_eq!(end.expect("its peer had finished before"), 0);
+    let ends = [
+        channel.tcp_recv(open, &mut [0], Some(PATIENCE)).map(drop),
+        channel.tcp_send(open, b"late", Some(PATIENCE)).map(drop),
+        channel.tcp_linger(open, Some(PATIENCE)),
+    ];
+    for end in ends {
+        let error = end.expect_err("it has ended");
+        assert_eq!(error.code(), Code::Closed);
+        assert!(error.to_string().contains("the app has closed its port"), "{error}");
+    }
+}
+
+/// A peer need not know of Clearway, so what is told of one that is silent is not of that.
+#[test]
+fn who_loses_its_peer_is_told_where_to_look() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let listener = listens(&tcp);
+    let (_kernel, mut app) = pair(&world, &listener);
+    app.set(TcpOption::UserTimeout(Some(100))).expect("set");
+    world.veth.ip(0, &format!("addr del {}/24 dev {INTERFACE}", IPV4[0]));
+    app.write_all(b"is anybody there?").expect("written");
+    let error = tcp.channel().tcp_recv(app.id(), &mut [0], Some(PATIENCE)).expect_err("silence");
+    assert_eq!(error.code(), Code::Lost);
+    let text = error.to_string();
+    let peer = format!("`ping {}`", IPV4[0]);
+    assert!(text.contains(&peer) && !text.contains("clearway ping"), "{text}");
+    assert!(text.contains("`clearway flows`"), "{text}");
 }
 
 /// Why there is no connection, in words that lead on.

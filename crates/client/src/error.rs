@@ -88,6 +88,28 @@ pub enum Error {
         /// Which.
         connection: TcpId,
     },
+    /// A TCP connection has ended.
+    #[error(
+        "TCP connection {connection} to {} port {}: {}",
+        peer.ip(), peer.port(), why_over_tcp(peer, *code)
+    )]
+    TcpEnded {
+        /// Which.
+        connection: TcpId,
+        /// The peer.
+        peer: SocketAddr,
+        /// Why.
+        code: Code,
+    },
+    /// The app has closed the port of a TCP connection, which ends by that.
+    #[error(
+        "TCP connection {connection} was reset because the app has closed its port; close a port \
+         when its connections have ended, or only stop accepting there (unlisten)"
+    )]
+    TcpPortClosed {
+        /// Which.
+        connection: TcpId,
+    },
     /// The app has closed its half of a TCP connection.
     #[error(
         "TCP connection {connection} takes no more bytes: the app has closed its half (shutdown); \
@@ -276,7 +298,11 @@ impl Error {
             Self::Vector { cause, .. } => cause.ended(),
             Self::Corrupt(_) => Ended::Channel,
             // Whatever the code: a stream that the peer does not take ends as refused.
-            Self::Connection { code, .. } if code.ended() == Ended::Nothing => Ended::Connection,
+            Self::Connection { code, .. } | Self::TcpEnded { code, .. }
+                if code.ended() == Ended::Nothing =>
+            {
+                Ended::Connection
+            }
             other => other.code().ended(),
         }
     }
@@ -291,11 +317,14 @@ impl Error {
             | Self::Stream { code, .. }
             | Self::TcpConnect { code, .. }
             | Self::Connection { code, .. }
+            | Self::TcpEnded { code, .. }
             | Self::Vif { code, .. }
             | Self::Refused { code, .. }
             | Self::Declined { code, .. }
             | Self::DaemonGone { code, .. } => *code,
-            Self::TcpNotOpen { .. } | Self::TcpShut { .. } => Code::Closed,
+            Self::TcpNotOpen { .. } | Self::TcpPortClosed { .. } | Self::TcpShut { .. } => {
+                Code::Closed
+            }
             Self::Operation { status } => code_of(*status),
             Self::Vector { cause, .. } => cause.code(),
             Self::CallRefused { .. } => Code::CallRefused,
@@ -379,7 +408,26 @@ const fn why_over(code: Code) -> &'static str {
     }
 }
 
-/// The same for TCP, which needs no daemon there.
+/// Why a TCP connection is over, whose peer need not know of Clearway.
+fn why_over_tcp(peer: &SocketAddr, code: Code) -> String {
+    match code {
+        Code::Closed => "both ends have closed it; connect again".to_owned(),
+        Code::Lost => format!(
+            "its host has not answered for so long that the connection was given up; check whether \
+             it is up (`ping {}`), what firewalls drop, and the route (`ip route`); `clearway \
+             flows` shows how others fare",
+            peer.ip()
+        ),
+        Code::Unreachable => format!(
+            "its host cannot be reached; check its address, the wire and the route (`ip route`, \
+             `ping {}`)",
+            peer.ip()
+        ),
+        code => code.to_string(),
+    }
+}
+
+/// The same for what was never open.
 fn why_not_tcp(peer: &SocketAddr, code: Code) -> &'static str {
     match code {
         Code::Unreachable if peer.ip().is_loopback() || peer.ip().is_unspecified() => {

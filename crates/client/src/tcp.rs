@@ -25,7 +25,7 @@ use clearway_channel::{
 };
 
 use crate::ids::IdMap;
-use crate::{Channel, ConnectionId, Error, Event, Token};
+use crate::{Channel, Error, Event, Token};
 use own_ports::OwnPorts;
 pub use receiving::TcpBytes;
 pub use stream::{Tcp, TcpListener, TcpStream};
@@ -200,6 +200,8 @@ struct Connection {
     is_shut: bool,
     /// The app has let go of it.
     is_closing: bool,
+    /// The app has closed its port, which ends it.
+    has_lost_port: bool,
     end: Option<Code>,
     /// It is among those that something has happened to.
     is_changed: bool,
@@ -270,6 +272,7 @@ impl Connection {
             is_finished: false,
             is_shut: false,
             is_closing: false,
+            has_lost_port: false,
             end: None,
             is_changed: false,
             watched: TcpReady::default(),
@@ -298,6 +301,24 @@ impl Connection {
             finished += 1;
         }
         finished
+    }
+
+    /// It is of this port, and has not ended.
+    fn is_open_at(&self, port: TcpPortId) -> bool {
+        self.port == port && self.end.is_none()
+    }
+
+    /// Both ends have closed it.
+    fn is_orderly(&self) -> bool {
+        self.end == Some(Code::Closed) && !self.has_lost_port
+    }
+
+    /// Why nothing can be done with it any more: it has ended with this code.
+    fn ended(&self, id: TcpId, code: Code) -> Error {
+        match code {
+            Code::Closed if self.has_lost_port => Error::TcpPortClosed { connection: id },
+            code => Error::TcpEnded { connection: id, peer: self.peer, code },
+        }
     }
 
     /// Something has happened to it: true if nobody knew that yet.
@@ -491,7 +512,7 @@ impl Channel {
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
         match connection.end {
             None => Ok(()),
-            Some(code) => Err(ended(id, code)),
+            Some(code) => Err(connection.ended(id, code)),
         }
     }
 
@@ -566,8 +587,4 @@ impl Channel {
 /// A connection is not there, or not any more.
 fn is_not_open(connection: TcpId) -> Error {
     Error::TcpNotOpen { connection }
-}
-
-fn ended(id: TcpId, code: Code) -> Error {
-    Error::Connection { connection: ConnectionId::from_u64(id.0), code }
 }

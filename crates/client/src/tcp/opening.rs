@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
 use clearway_channel::{Code, Command};
 
-use super::{
-    Attempt, Connection, Port, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, ended,
-};
+use super::{Attempt, Connection, Port, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions};
 use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::session::unexpected;
 use crate::wait::check_may_wait;
@@ -74,8 +72,13 @@ impl Channel {
         Some(left.port)
     }
 
-    /// Gives a port back. Connections that are left there are reset.
+    /// Gives a port back. Connections that are left there are reset, and end by that
+    /// ([`Error::TcpPortClosed`]).
     pub fn tcp_close_port(&mut self, port: TcpPortId) -> Result<(), Error> {
+        // What has ended before has not ended by this. If the daemon is gone, the request says so.
+        let _ = self.gather();
+        let connections = self.tcp.connections.values_mut().filter(|one| one.is_open_at(port));
+        connections.for_each(|connection| connection.has_lost_port = true);
         self.tcp.ports.remove(&port);
         match self.request(&Request::CloseVif(CloseVif { vif: port.0 }))? {
             Reply::VifClosed(_) => Ok(()),
@@ -326,12 +329,6 @@ impl Channel {
             self.tcp.lost_ports.push_back((port, code));
         }
         self.tcp.own_ports.remove(port);
-    }
-
-    /// Why a connection that is over is so.
-    pub(super) fn tcp_end_of(&mut self, id: TcpId) -> Option<Error> {
-        let code = self.tcp.find(id)?.end?;
-        Some(ended(id, code))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use clearway_channel::{Code, ReceiveBuffer};
+use clearway_channel::ReceiveBuffer;
 
 use super::{TcpId, is_not_open};
 use crate::{Awaited, Channel, Error};
@@ -120,9 +120,8 @@ impl Channel {
     fn tcp_nothing<T>(&mut self, id: TcpId, finished: T) -> Result<Option<T>, Error> {
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
         match connection.end {
-            _ if connection.is_finished => Ok(Some(finished)),
-            Some(Code::Closed) => Ok(Some(finished)),
-            Some(_) => Err(self.tcp_end_of(id).unwrap_or_else(|| is_not_open(id))),
+            _ if connection.is_finished || connection.is_orderly() => Ok(Some(finished)),
+            Some(code) => Err(connection.ended(id, code)),
             None => Ok(None),
         }
     }

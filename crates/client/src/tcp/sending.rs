@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clearway_channel::{Command, Extent};
 
-use super::{Connection, TcpId, ended, is_not_open};
+use super::{Connection, TcpId, is_not_open};
 use crate::{Awaited, Channel, Code, Error, SendBuffer};
 
 /// The most bytes that are copied into one piece: more would have to wait for one as large to be
@@ -108,7 +108,7 @@ impl Channel {
     /// [`Channel::tcp_close`]; or ever, because the connection has ended.
     pub fn tcp_linger(&mut self, id: TcpId, timeout: Option<Duration>) -> Result<(), Error> {
         let shut = match self.tcp_shutdown(id) {
-            Err(Error::Connection { code: Code::Closed, .. }) => Ok(()), // all has arrived
+            Err(error) if is_orderly(&error) => Ok(()), // all has arrived
             shut => shut,
         };
         let lingered = shut.and_then(|()| {
@@ -116,7 +116,7 @@ impl Channel {
                 channel.gather()?;
                 match channel.tcp_check(id) {
                     Ok(()) => Ok(channel.tcp_has_delivered(id).then_some(())),
-                    Err(error) if error.code() == Code::Closed => Ok(Some(())), // by both ends
+                    Err(error) if is_orderly(&error) => Ok(Some(())),
                     Err(error) => Err(error),
                 }
             })
@@ -175,9 +175,14 @@ impl Channel {
         }
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
         match connection.end {
-            Some(code) => Err(ended(id, code)),
+            Some(end) => Err(connection.ended(id, end)),
             None if connection.is_shut => Err(Error::TcpShut { connection: id }),
             None => Ok(connection),
         }
     }
+}
+
+/// A connection has ended because both ends have closed it.
+fn is_orderly(error: &Error) -> bool {
+    matches!(error, Error::TcpEnded { code: Code::Closed, .. })
 }
