@@ -212,7 +212,9 @@ pub unsafe extern "C" fn clearway_tcp_close_port(
 }
 
 /// Waits for the next connection that a peer has opened to a TCP port. Stores it, which is never
-/// 0, and the peer's address unless `peer` is NULL. Returns 0 or a negative error code.
+/// 0, and the peer's address unless `peer` is NULL. What comes while the channel has as many
+/// connections as it may (`connections_per_channel` of the daemon's policy) is reset; see
+/// connections_refused in `clearway status`. Returns 0 or a negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.

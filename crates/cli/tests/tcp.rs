@@ -478,6 +478,29 @@ fn who_closes_a_port_ends_its_connections() {
     }
 }
 
+/// Who waits for peers that are refused, since there are as many connections as there may be, is
+/// told where to look.
+#[test]
+fn who_accepts_at_its_limit_is_told_of_it() {
+    let limits = "[policy.limits]\nconnections_per_channel = 1";
+    let Some(veth) = Veth::new() else { return };
+    let world = World::at(veth, &format!("driver = \"auto\"\n{limits}"));
+    let tcp = world.tcp();
+    let mut listener = listens(&tcp);
+    let _only = pair(&world, &listener);
+    let more = world.connect((IPV4[1], PORT).into()).and_then(|mut more| more.read(&mut [0]));
+    assert_eq!(more.expect_err("a reset").kind(), ErrorKind::ConnectionReset);
+    listener.set_timeout(Some(Duration::from_millis(1)));
+    let nobody = listener.accept().expect_err("it was refused").to_string();
+    for words in ["connections_per_channel", "connections_refused", "`clearway status`"] {
+        assert!(nobody.contains(words), "{words} is missing in: {nobody}");
+    }
+    eventually("the status says so, too", || {
+        let output = support::clearway(&["status"], world.daemon());
+        String::from_utf8_lossy(&output.stdout).contains("connections_refused")
+    });
+}
+
 /// A peer need not know of Clearway, so what is told of one that is silent is not of that.
 #[test]
 fn who_loses_its_peer_is_told_where_to_look() {

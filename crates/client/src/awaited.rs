@@ -74,8 +74,10 @@ impl fmt::Display for Awaited {
                 f.write_str("no bytes have come by this connection; does the peer send?")
             }
             Self::Peer => f.write_str(
-                "nobody has connected; do clients use the address and port of this listener? \
-                 See LISTENERS in `clearway status`",
+                "nobody has connected, or the channel has as many connections as it may \
+                 (connections_per_channel); do clients use the address and port of this listener? \
+                 See LISTENERS in `clearway status`, and connections_refused, which counts those \
+                 that were over the limit",
             ),
             Self::Message => f.write_str(
                 "no message has come by any connection; do the peers send? \

@@ -112,7 +112,9 @@ impl Channel {
         Ok(())
     }
 
-    /// The next connection that a peer has opened to a port.
+    /// The next connection that a peer has opened to a port. What comes while the channel has as
+    /// many connections as it may (`connections_per_channel` of the daemon's policy) is reset, and
+    /// counted as `connections_refused`.
     pub fn tcp_accept(
         &mut self,
         port: TcpPortId,
