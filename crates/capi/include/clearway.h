@@ -1593,9 +1593,9 @@ int clearway_tcp_listen_with(struct clearway_channel *channel,
 
 /**
  * Stops accepting at a TCP port, and gives it back. Connections that nobody has accepted are
- * reset; others go on, and then the port stays the app's for them until clearway_tcp_close_port,
- * or until clearway_tcp_listen takes it again, with the same address and options. Returns 0 or a
- * negative error code.
+ * reset; others go on, and then the port stays the app's for them: until clearway_tcp_listen takes
+ * it again, with the same address and options, until clearway_tcp_close_port, or until the call of
+ * the channel that learns that the last of them has ended. Returns 0 or a negative error code.
  */
 int clearway_tcp_unlisten(struct clearway_channel *channel, uint32_t tcp_port);
 

@@ -176,9 +176,9 @@ unsafe fn port_options(options: *const clearway_tcp_port_options) -> Result<TcpP
 const BACKLOG: u32 = 1024;
 
 /// Stops accepting at a TCP port, and gives it back. Connections that nobody has accepted are
-/// reset; others go on, and then the port stays the app's for them until clearway_tcp_close_port,
-/// or until clearway_tcp_listen takes it again, with the same address and options. Returns 0 or a
-/// negative error code.
+/// reset; others go on, and then the port stays the app's for them: until clearway_tcp_listen takes
+/// it again, with the same address and options, until clearway_tcp_close_port, or until the call of
+/// the channel that learns that the last of them has ended. Returns 0 or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

@@ -445,6 +445,29 @@ fn a_port_is_listened_at_again() {
     drop(new);
 }
 
+/// A port that was left is free for others when its last connection has ended. Nobody would accept
+/// who comes just before it is left.
+#[test]
+fn a_port_that_was_left_is_free_in_the_end() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let (tcp, other) = (world.tcp(), world.tcp());
+    let listener = listens(&tcp);
+    let (old, app) = pair(&world, &listener);
+    let mut late = world.connect((IPV4[1], PORT).into()).expect("connected");
+    told(&mut tcp.channel());
+    drop(listener);
+    while tcp.channel().tcp_next_ready().expect("a daemon").is_some() {}
+    let reset = late.read(&mut [0]).expect_err("nobody accepts it");
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    let taken = other.listen(PORT).expect_err("a connection has it still");
+    assert_eq!(taken.code(), Code::AddressInUse);
+    drop((old, app));
+    eventually("the port is free", || {
+        while tcp.channel().tcp_next_ready().expect("a daemon").is_some() {}
+        other.listen(PORT).is_ok()
+    });
+}
+
 /// Connections at a port that the app closes end by that, and not by what their peers do; nor is it
 /// the end of what these send.
 #[test]

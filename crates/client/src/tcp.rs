@@ -240,7 +240,7 @@ struct Port {
     asked: OpenTcpPort,
     /// It accepts connections.
     is_listening: bool,
-    /// It has stopped accepting, and stays for the connections that were left.
+    /// It has stopped accepting, and stays until the connections that were left have ended.
     is_left: bool,
 }
 
@@ -564,6 +564,7 @@ impl Channel {
     fn tcp_closed(&mut self, id: TcpId, code: Code) {
         let Some(connection) = self.tcp.find(id) else { return };
         connection.end = Some(code);
+        let port = connection.port;
         let outstanding = std::mem::take(&mut connection.outstanding);
         connection.unacknowledged = 0;
         if connection.is_closing {
@@ -573,6 +574,7 @@ impl Channel {
         outstanding.into_iter().for_each(|extent| self.end.free(extent));
         self.sends_are_over(sends);
         self.tcp.note_change(id);
+        self.tcp_give_back(port);
     }
 
     /// So many sends are finished.

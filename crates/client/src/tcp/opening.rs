@@ -79,6 +79,10 @@ impl Channel {
         let _ = self.gather();
         let connections = self.tcp.connections.values_mut().filter(|one| one.is_open_at(port));
         connections.for_each(|connection| connection.has_lost_port = true);
+        self.tcp_release_port(port)
+    }
+
+    fn tcp_release_port(&mut self, port: TcpPortId) -> Result<(), Error> {
         self.tcp.ports.remove(&port);
         match self.request(&Request::CloseVif(CloseVif { vif: port.0 }))? {
             Reply::VifClosed(_) => Ok(()),
@@ -98,18 +102,26 @@ impl Channel {
     }
 
     /// Stops accepting at a port: connections that nobody has accepted are reset. If none are left,
-    /// the port is given back; else it stays the app's for them, which may take it as before
-    /// ([`tcp_bind`](Self::tcp_bind)) and listen there again.
+    /// the port is given back; else that is done by the call that learns that the last of them has
+    /// ended. Until then the app may take the port as before ([`tcp_bind`](Self::tcp_bind)) and
+    /// listen there again.
     pub fn tcp_unlisten(&mut self, port: TcpPortId) -> Result<(), Error> {
         self.tcp_refuse_waiting(port);
-        if self.tcp_count_at(port) == 0 {
-            return self.tcp_close_port(port);
+        if !self.tcp_is_used(port) {
+            return self.tcp_release_port(port);
         }
-        self.tcp_listen(port, 0)?;
         if let Some(had) = self.tcp.ports.get_mut(&port) {
             had.is_left = true;
         }
-        Ok(())
+        self.tcp_listen(port, 0)
+    }
+
+    /// A port that has been left is given back when nothing is left there. It asks the daemon,
+    /// which takes a moment, but not often: an app that serves does not leave its ports.
+    pub(super) fn tcp_give_back(&mut self, port: TcpPortId) {
+        if self.tcp.ports.get(&port).is_some_and(|had| had.is_left) && !self.tcp_is_used(port) {
+            let _ = self.tcp_release_port(port); // with a daemon that is gone, it is free
+        }
     }
 
     /// The next connection that a peer has opened to a port. What comes while the channel has as
@@ -248,10 +260,10 @@ impl Channel {
         local: IpAddr,
         peer: SocketAddr,
     ) {
-        let Some(number) = self.tcp.ports.get(&port).map(|had| had.port.address.port()) else {
+        let Some(had) = self.tcp.ports.get(&port).filter(|had| !had.is_left) else {
             return self.tcp_refuse(id);
         };
-        let local = SocketAddr::new(local, number);
+        let local = SocketAddr::new(local, had.port.address.port());
         let connection = Connection::new(local, peer, port, self.tcp_send_buffer_bytes());
         self.tcp.connections.insert(id.0, connection);
         self.tcp.accepted.push_back((port, id));
@@ -286,11 +298,14 @@ impl Channel {
 
     pub(super) fn tcp_failed(&mut self, token: Token, code: Code) {
         let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return };
+        let port = attempt.port;
         if attempt.is_abandoned {
-            return self.tcp_forget_attempt(token);
+            self.tcp_forget_attempt(token);
+        } else {
+            attempt.outcome = Some(Err(code));
+            self.tcp.decided.push_back(token);
         }
-        attempt.outcome = Some(Err(code));
-        self.tcp.decided.push_back(token);
+        self.tcp_give_back(port);
     }
 
     /// Nobody waits for what comes of an attempt, and that is known, or nothing comes of it.
@@ -318,10 +333,12 @@ impl Channel {
         }
     }
 
-    /// How many connections there are at a port, those that the app has let go of included.
-    fn tcp_count_at(&self, port: TcpPortId) -> usize {
-        let connections = self.tcp.connections.values();
-        connections.filter(|connection| connection.port == port).count()
+    /// There are connections at a port that have not ended, those that the app has let go of
+    /// included, or attempts to open some.
+    fn tcp_is_used(&self, port: TcpPortId) -> bool {
+        let mut attempts = self.tcp.attempts.values();
+        self.tcp.connections.values().any(|connection| connection.is_open_at(port))
+            || attempts.any(|attempt| attempt.port == port && attempt.outcome.is_none())
     }
 
     /// A port was taken away.
