@@ -240,6 +240,45 @@ fn app_that_never_reads_stops_only_its_sender() {
     traffic.goes_on();
 }
 
+/// A program with a pace of its own never waits in the library. Its peers are not to wait for it
+/// longer than until it looks again: what it has read, copied or in place, makes room for more.
+#[test]
+fn who_looks_now_and_then_holds_up_nobody() {
+    const MESSAGES: usize = 200;
+    let network = Network::start();
+    let mut server = network.server.attach("server");
+    server.listen(4000).expect("listening");
+    let peer = network.server.at(4000);
+    let sending = [("far", &network.client), ("near", &network.server)].map(|(app, host)| {
+        let mut channel = host.attach(app);
+        std::thread::spawn(move || {
+            let connection = channel.connect(peer, Some(PATIENCE)).expect("connected");
+            for _ in 0..MESSAGES {
+                channel.send_timeout(connection, &[7; 10_000], Some(PATIENCE)).expect("sent");
+            }
+            channel.detach(Some(PATIENCE)).expect("all has come");
+        })
+    });
+    let at_once = Some(Duration::ZERO);
+    let (mut received, mut buffer) = (0, [0; 10_000]);
+    eventually("all has come", || {
+        loop {
+            let came = match received % 2 {
+                0 => server.recv(&mut buffer, at_once).map(drop),
+                _ => server.recv_zero_copy(at_once).map(drop),
+            };
+            match came {
+                Ok(()) => received += 1,
+                Err(Error::Connection { code: Code::Closed, .. }) => {}
+                Err(Error::WouldBlock) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        received == 2 * MESSAGES
+    });
+    sending.into_iter().for_each(|app| app.join().expect("no panic"));
+}
+
 #[test]
 fn apps_over_the_limit_are_refused_and_the_others_go_on() {
     let network = Network::with_server_policy("[policy.limits]\nchannels_total = 3\n");

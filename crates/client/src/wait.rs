@@ -173,9 +173,12 @@ impl Channel {
         !self.host.is_embedded() && self.end.meet(current_processor())
     }
 
-    /// For callers that spin by themselves: sometimes does what a waiting call would do.
+    /// For callers that look again and again by themselves, at whatever pace: what they have given
+    /// back the daemon is told of at once, since peers may wait for it, and sometimes they do what
+    /// a waiting call would do.
     #[inline]
     fn count_idle_call(&mut self) -> Result<(), Error> {
+        self.end.flush();
         self.life_check.calls += 1;
         if self.life_check.calls.is_multiple_of(CALLS_PER_CLOCK) {
             self.end.flush_releases();
