@@ -64,6 +64,18 @@ pub enum Error {
         /// What it answers.
         answer: String,
     },
+    /// A server that answered before does not after a load.
+    #[error(
+        "`clearway bench --serve` at {to} answered before the load, and for {seconds} s not behind \
+         it: what was sent takes that long, or one of the two hosts is too busy; measure with \
+         smaller messages or fewer at a time (--size, --window)"
+    )]
+    Late {
+        /// Where.
+        to: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The daemon does not say how the packets of a connection travel.
     #[error(
         "`clearway status` shows no connection {connection} of the app {app}; are daemon and \

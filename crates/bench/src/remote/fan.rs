@@ -103,8 +103,8 @@ impl Fan {
     /// Asks the server by one of the lines. What comes by it meanwhile is no answer, and dropped.
     fn ask(&mut self, at: usize, question: &Question) -> Result<Answer, Error> {
         let connection = self.lines[at].connection;
-        let question = ask::message(question);
-        self.channel.send_timeout(connection, &question, Some(PATIENCE)).map_err(Error::App)?;
+        let message = ask::message(question);
+        self.channel.send_timeout(connection, &message, Some(PATIENCE)).map_err(Error::App)?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             self.wait().while_("waiting for an answer of the server")?;
@@ -114,15 +114,16 @@ impl Fan {
                 }
             }
         }
-        Err(self.misunderstood("nothing"))
+        Err(unanswered(self.peer(), question))
     }
 
     fn misunderstood(&mut self, answer: &str) -> Error {
+        Error::NotServed { to: self.peer(), answer: answer.to_owned() }
+    }
+
+    fn peer(&mut self) -> String {
         let peer = self.lines.first().and_then(|line| self.channel.peer(line.connection));
-        Error::NotServed {
-            to: peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string()),
-            answer: answer.to_owned(),
-        }
+        peer.map_or_else(|| "the peer".to_owned(), |peer| peer.to_string())
     }
 
     /// How the packets of the first connection travel, here and there.
@@ -173,6 +174,14 @@ impl Fan {
     /// The end of one connection.
     pub(super) fn end(&mut self, at: usize) -> End<'_> {
         End { channel: &mut self.channel, line: &mut self.lines[at] }
+    }
+}
+
+/// Why there is no answer. Who has answered the first question is a server.
+pub(super) fn unanswered(to: String, question: &Question) -> Error {
+    match question {
+        Question::Answer { .. } => Error::NotServed { to, answer: "nothing".to_owned() },
+        Question::Path => Error::Late { to, seconds: PATIENCE.as_secs() },
     }
 }
 

@@ -1,4 +1,5 @@
 use super::ask::{self, Answer, Question};
+use super::fan::unanswered;
 use super::measure::{Case, cases};
 use super::path::Path;
 use crate::{Command, Workload};
@@ -29,6 +30,16 @@ fn what_a_command_does_not_say_is_chosen() {
     assert!(some.iter().all(|case| case.load.workload == Workload::Rate && case.load.window == 7));
     let rtt = command("rtt --to 10.0.0.2 --window 2");
     cases(&rtt, &[]).expect_err("one message is in flight");
+}
+
+/// A slow way is not a server of another version.
+#[test]
+fn who_has_answered_once_is_a_server() {
+    let to = || "10.0.0.2:5001".to_owned();
+    let never = unanswered(to(), &Question::Answer { bytes: 64 }).to_string();
+    assert!(never.contains("is no `clearway bench --serve`"), "{never}");
+    let late = unanswered(to(), &Question::Path).to_string();
+    assert!(late.contains(&to()) && late.contains("for 10 s not behind it"), "{late}");
 }
 
 #[test]
