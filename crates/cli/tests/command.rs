@@ -60,6 +60,18 @@ fn doctor_fails_for_an_interface_that_is_not_there() {
     }
 }
 
+/// Why no driver takes it, and what would help, its line says: for `lo` not that it should exist.
+#[test]
+fn doctor_does_not_doubt_an_interface_that_is_there() {
+    let output = clearway(&["doctor", "lo"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (found, help) = text.split_once("\nWHAT WOULD HELP\n").expect("something would");
+    assert!(found.contains(" no  driver on lo "), "{text}");
+    let remedy = help.lines().find(|line| line.contains("driver on lo: ")).expect("a remedy");
+    assert!(!remedy.contains("that there is"), "{text}");
+    assert!(remedy.contains("see its line above"), "{text}");
+}
+
 /// In a mount namespace of its own, with another `/etc`.
 #[test]
 fn root_need_not_name_the_configuration_of_the_host() {

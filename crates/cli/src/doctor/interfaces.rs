@@ -87,7 +87,7 @@ fn choice(name: &str) -> Finding {
         Err(error) => Finding::missing(
             subject,
             error.to_string(),
-            "name an interface that there is, and run as root, or use the driver \"udp\"",
+            "see its line above; or use the driver \"udp\", which works on any interface",
         ),
     }
 }
