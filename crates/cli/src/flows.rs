@@ -110,15 +110,20 @@ fn of_tcp(tcp: &Value) -> Vec<String> {
 
 fn of_messages(flow: &Value) -> Vec<String> {
     let number = |key: &str| flow[key].as_u64().unwrap_or(0);
-    vec![
+    let mut words = vec![
         format!("rtt:{}", nanoseconds(number("rtt_ns"))),
         format!("window_bytes:{}", number("congestion_window_bytes")),
         format!("in_flight:{}", number("in_flight_bytes")),
         format!("packet_bytes:{}", number("packet_bytes")),
         format!("messages_out:{}", number("messages_sent")),
         format!("messages_in:{}", number("messages_received")),
+        format!("outstanding:{}", number("messages_outstanding")),
         format!("lost:{}", number("packets_lost")),
-    ]
+    ];
+    if flow["held_by_peer"] == true {
+        words.push("held_by_peer".to_owned());
+    }
+    words
 }
 
 #[cfg(test)]
@@ -155,6 +160,20 @@ mod tests {
         let engines = json!([{ "engine": "eth0", "flows": [flow] }]);
         let page = page(&json!({ "engines": engines, "flows_omitted": 7 }));
         assert!(page.ends_with("\nand 7 more that did not fit in the answer\n"), "{page}");
+    }
+
+    #[test]
+    fn who_waits_for_the_peers_app_is_told() {
+        let flow = |is_held: bool| {
+            json!({
+                "path": "wire", "state": "open", "peer": "10.0.0.2:4000", "channel": 1,
+                "connection": 4, "messages_outstanding": 5, "held_by_peer": is_held,
+            })
+        };
+        let text =
+            |flow: Value| text(&json!({ "engines": [{ "engine": "eth0", "flows": [flow] }] }));
+        assert!(text(flow(true)).ends_with(" outstanding:5 lost:0 held_by_peer\n"));
+        assert!(text(flow(false)).ends_with(" outstanding:5 lost:0\n"));
     }
 
     #[test]

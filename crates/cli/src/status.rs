@@ -131,9 +131,13 @@ const FLOWS: &[Column] = &[
     extra(text("ecn", "ecn")),
     number("#sent", "messages_sent", As::Count),
     number("#received", "messages_received", As::Count),
+    number("#waits", "messages_outstanding", As::Count),
+    extra(text("held", "held_by_peer")),
     number("#lost", "packets_lost", As::Count),
     extra(text("detour", "detour")),
 ];
+/// So many connections that wait for their peers' apps are told of one by one.
+const HELD_BY_PEERS_TOLD: usize = 8;
 const COUNTERS: &[Column] = &[
     name("engine", "engine_name"),
     text("counter", "counter"),
@@ -158,10 +162,14 @@ impl Page<'_> {
         }
         text += &match self.rows_of_apps() {
             rows if rows.is_empty() => "\nno apps are attached\n".to_owned(),
-            rows => self.section("APPS", APPS, &rows) + &self.sharers(&rows) + &self.held_up(&rows),
+            rows => {
+                self.section("APPS", APPS, &rows) + &self.sharers(&rows) + &self.too_large(&rows)
+            }
         };
         text += &self.section("LISTENERS", LISTENERS, &self.rows_of("listeners"));
-        text += &self.section("FLOWS", FLOWS, &self.rows_of("flows"));
+        let flows = self.rows_of("flows");
+        text += &self.section("FLOWS", FLOWS, &flows);
+        text += &self.held_by_peers(&flows);
         let omitted = status["flows_omitted"].as_u64().unwrap_or(0);
         if omitted > 0 {
             text += &format!("  and {omitted} more flows that did not fit in the answer\n");
@@ -337,7 +345,7 @@ impl Page<'_> {
     }
 
     /// Apps with messages that never come as things are: nothing of them lies in the pool.
-    fn held_up(&self, apps: &[Value]) -> String {
+    fn too_large(&self, apps: &[Value]) -> String {
         let sentence = |app: &Value| {
             let length = app["message_too_large_bytes"].as_u64().filter(|length| *length > 0)?;
             let name = field(app, "app");
@@ -347,6 +355,23 @@ impl Page<'_> {
             )))
         };
         apps.iter().filter_map(sentence).collect()
+    }
+
+    /// Connections whose messages wait for the peer's app.
+    fn held_by_peers(&self, flows: &[Value]) -> String {
+        let held: Vec<_> = flows.iter().filter(|flow| flow["held_by_peer"] == true).collect();
+        let sentence = |flow: &&Value| {
+            let [app, connection, peer] = ["app", "connection", "peer"].map(|key| field(flow, key));
+            self.paragraph(&format!(
+                "  {app} waits on connection {connection}: the app at {peer} does not release \
+                 what it has received"
+            ))
+        };
+        let text: String = held.iter().take(HELD_BY_PEERS_TOLD).map(sentence).collect();
+        match held.len().saturating_sub(HELD_BY_PEERS_TOLD) {
+            0 => text,
+            more => text + &format!("  and {more} more connections wait for their peers' apps\n"),
+        }
     }
 
     /// A list that each engine has, as one, with the names of apps and engines.

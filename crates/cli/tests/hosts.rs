@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clearway_client::{Channel, Code, ConnectionId, Error, Sizes};
 use support::app::App;
 use support::traffic::Traffic;
-use support::{Network, PATIENCE, SMALL, clearway, eventually};
+use support::{Daemon, Network, PATIENCE, SMALL, clearway, eventually};
 
 /// Not a test: the process of an app, see `support::app`.
 #[test]
@@ -277,6 +277,67 @@ fn who_looks_now_and_then_holds_up_nobody() {
         received == 2 * MESSAGES
     });
     sending.into_iter().for_each(|app| app.join().expect("no panic"));
+}
+
+/// Of a connection and a stream over the wire, and a connection within a host, whose messages the
+/// server holds, status says that they wait for it, and not that those do that the server reads.
+#[test]
+fn status_tells_whose_app_holds_up_a_connection() {
+    let network = Network::start();
+    let mut server = network.server.attach("server");
+    server.take_streams(true).expect("takes streams");
+    server.listen(4000).expect("listening");
+    let peer = network.server.at(4000);
+    let mut far = network.client.attach("far");
+    let mut near = network.server.attach("near");
+    let connection = far.connect(peer, Some(PATIENCE)).expect("connected");
+    let stream = far.open_stream(connection, Some(PATIENCE)).expect("open");
+    let read = far.connect(peer, Some(PATIENCE)).expect("connected");
+    let local = near.connect(peer, Some(PATIENCE)).expect("connected");
+    let held = |network: &Network| {
+        let hosts = [&network.client, &network.server];
+        let held = hosts.into_iter().flat_map(flows_of).filter(|flow| flow.2);
+        held.map(|(id, outstanding, _)| (id, outstanding > 0)).collect::<Vec<_>>()
+    };
+    far.send(read, b"read").expect("sent");
+    drop(server.recv_zero_copy(Some(PATIENCE)).expect("arrived"));
+    assert_eq!(held(&network), []);
+
+    for _ in 0..20 {
+        far.send(connection, &[7; 10_000]).expect("sent");
+        far.send(stream, &[7; 10_000]).expect("sent");
+        near.send(local, &[7; 10_000]).expect("sent");
+    }
+    let expected = [stream, connection, local].map(|id| (id.as_u64(), true));
+    let mut messages = Vec::new();
+    eventually("three wait for the server", || {
+        while let Ok(message) = server.recv_zero_copy(Some(Duration::ZERO)) {
+            messages.push(message);
+        }
+        held(&network) == expected
+    });
+    let text = String::from_utf8(clearway(&["status"], &network.client).stdout).expect("UTF-8");
+    let told = format!("  far waits on connection {stream}: the app at {peer} does not release");
+    assert!(text.contains(&told), "{text}");
+
+    eventually("nobody waits", || {
+        messages.clear();
+        while server.recv_zero_copy(Some(Duration::ZERO)).is_ok() {}
+        let mut flows = [&network.client, &network.server].into_iter().flat_map(flows_of);
+        flows.all(|(_, outstanding, is_held)| (outstanding, is_held) == (0, false))
+    });
+}
+
+/// The connections of a host: the id, the messages outstanding, and whether the peer holds it up.
+fn flows_of(host: &Daemon) -> Vec<(u64, u64, bool)> {
+    let status = host.status();
+    let flows = status["engines"][0]["flows"].as_array().expect("flows").iter();
+    let told = flows.map(|flow| {
+        let number = |key: &str| flow[key].as_u64().expect("a number");
+        let is_held = flow["held_by_peer"].as_bool().expect("a truth");
+        (number("connection"), number("messages_outstanding"), is_held)
+    });
+    told.collect()
 }
 
 #[test]

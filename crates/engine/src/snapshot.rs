@@ -200,6 +200,13 @@ clearway_base::counted! {
         /// Messages delivered to the app.
         messages_received: u64 => Total Messages,
             "when one is given to the app", "nothing: this is traffic";
+        /// Messages that the app has sent and the peer has not acknowledged.
+        messages_outstanding: u64 => Level Messages,
+            "while the network, or the peer's app, takes fewer than the app sends",
+            "nothing if it falls again; if held_by_peer is true, have the peer's app read faster";
+        /// The peer's app leaves no room for what is to be sent next: it does not release what it
+        /// has received.
+        held_by_peer: bool,
         /// Packets sent again after a loss.
         packets_lost: u64 => Total Packets,
             "when the network drops or delays packets",

@@ -107,6 +107,8 @@ pub struct FlowInfo {
     pub messages_sent: u64,
     /// Messages delivered.
     pub messages_received: u64,
+    /// The peer has given no room for what is to be sent next.
+    pub held_by_peer: bool,
     /// Packets declared lost.
     pub packets_lost: u64,
     /// Packets come, here or at the peer, to the queue of another engine first, which passes them
@@ -346,6 +348,7 @@ impl Flow {
             in_flight_bytes: self.recovery.in_flight_bytes(),
             messages_sent: self.main.messages_sent,
             messages_received: self.main.incoming.messages_delivered(),
+            held_by_peer: !self.is_connecting() && self.main.outgoing.is_limited(),
             packets_lost: self.packets_lost,
             detour: !self.is_connecting() && (!self.ports.is_direct() || self.arrivals.is_detour()),
             setup_packets: self.setup_packets,

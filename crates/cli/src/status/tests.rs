@@ -20,7 +20,7 @@ fn small() -> Value {
                 "message_too_large_bytes": 300_000 }],
             "listeners": [{ "channel": 5, "port": 9000 }, { "channel": 6, "port": 9001 }],
             "flows": [{ "channel": 5, "peer": "10.0.0.2:9000", "state": "open",
-                "rtt_ns": 23_400 }],
+                "rtt_ns": 23_400, "connection": 17, "held_by_peer": true }],
             "counters": { "dropped_checksum": 3, "flows_accepted": 0 },
         }],
     })
@@ -58,7 +58,8 @@ fn large() -> Value {
             "listeners": [{ "channel": 16_384, "port": 65535 }],
             "flows": [{ "channel": 16_384, "connection": 1_000_000, "peer": address,
                 "state": "connecting", "path": "other NIC", "rtt_ns": 999_000_000_000_u64,
-                "messages_sent": max, "messages_received": max, "packets_lost": max }],
+                "messages_sent": max, "messages_received": max, "packets_lost": max,
+                "messages_outstanding": max, "held_by_peer": true }],
             "counters": { "data_packets_received": max, "dropped_unknown_flow": max },
         }],
     })
@@ -80,12 +81,26 @@ fn whole_status_is_shown() {
         "9000  echo       eth0",
         "9001  channel 6  eth0",
         "10.0.0.2:9000  open   23.4 µs",
+        "\n  echo waits on connection 17: the app at 10.0.0.2:9000 does not release what",
         "dropped_checksum      3  Packets whose CRC did not match.",
         "9 more flows",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     assert!(!text.contains("flows_accepted"));
+}
+
+/// A server that nobody reads has as many as it has clients.
+#[test]
+fn of_many_that_wait_for_their_peers_some_are_told() {
+    let mut status = small();
+    let flows = (0..20).map(|number| json!({ "connection": number, "held_by_peer": number > 0 }));
+    status["engines"][0]["flows"] = flows.collect();
+    let text = page(&status, false);
+    assert_eq!(text.matches(" waits on connection ").count(), HELD_BY_PEERS_TOLD, "{text}");
+    assert!(text.contains("\n  and 11 more connections wait for their peers' apps\n"), "{text}");
+    status["engines"][0]["flows"] = json!([{ "held_by_peer": false }, {}]);
+    assert!(!page(&status, false).contains("wait"), "{text}");
 }
 
 #[test]

@@ -466,6 +466,8 @@ mod tests {
             in_flight_bytes: u64::MAX,
             messages_sent: u64::MAX,
             messages_received: u64::MAX,
+            messages_outstanding: u64::MAX,
+            held_by_peer: true,
             packets_lost: u64::MAX,
             detour: true,
             setup_packets: u32::MAX,

@@ -254,6 +254,9 @@ impl<X> Core<X> {
             in_flight_bytes: info.in_flight_bytes,
             messages_sent: info.messages_sent,
             messages_received: info.messages_received,
+            messages_outstanding: served
+                .map_or(0, |channel| channel.messages_outstanding(info.owner.connection)),
+            held_by_peer: info.held_by_peer,
             packets_lost: info.packets_lost,
             detour: info.detour,
             setup_packets: info.setup_packets,
@@ -275,6 +278,9 @@ impl<X> Core<X> {
             in_flight_bytes: 0,
             messages_sent: info.messages_sent,
             messages_received: info.messages_received,
+            messages_outstanding: served
+                .map_or(0, |channel| channel.messages_outstanding(connection)),
+            held_by_peer: info.held_by_peer,
             packets_lost: 0,
             setup_packets: 0,
             setup_retries: 0,

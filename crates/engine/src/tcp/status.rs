@@ -39,6 +39,8 @@ impl Tcp {
             in_flight_bytes: info.in_flight_bytes,
             messages_sent: 0,
             messages_received: 0,
+            messages_outstanding: 0,
+            held_by_peer: false,
             packets_lost: info.segments_retransmitted,
             detour: false,
             setup_packets: 0,

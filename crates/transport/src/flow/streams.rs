@@ -85,6 +85,8 @@ pub struct StreamInfo {
     pub messages_sent: u64,
     /// Messages delivered to the app.
     pub messages_received: u64,
+    /// The peer has given no room for what is to be sent next.
+    pub held_by_peer: bool,
 }
 
 /// Streams that wait for the same, and have their turns.

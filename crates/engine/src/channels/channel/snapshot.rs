@@ -23,12 +23,19 @@ impl Channel {
             in_flight_bytes: 0,
             messages_sent: u64::from(connection.sent),
             messages_received: connection.received,
+            messages_outstanding: u64::from(connection.outstanding()),
+            held_by_peer: !local.waiting.is_empty(),
             packets_lost: 0,
             detour: false,
             setup_packets: 0,
             setup_retries: 0,
             tcp: None,
         })
+    }
+
+    /// Messages of a connection that its app has sent and that are not finished.
+    pub(crate) fn messages_outstanding(&self, slot: u32) -> u64 {
+        self.connections.peek(slot).map_or(0, |connection| connection.outstanding().into())
     }
 
     pub(crate) fn snapshot(&self, channel: u32) -> ChannelSnapshot {

@@ -71,6 +71,7 @@ impl Flow {
             },
             messages_sent: view.stream.messages_sent,
             messages_received: view.stream.incoming.messages_delivered(),
+            held_by_peer: !view.is_connecting && view.stream.outgoing.is_limited(),
         })
     }
 
