@@ -28,7 +28,8 @@ impl Channel {
     /// credit and an end of its own. It is opened without a packet being waited for, up to 1024 of
     /// a connection, and ends with it at the latest. The peer has to
     /// [take streams](Self::take_streams): else it is closed as refused. Waits for the daemon;
-    /// without time to wait nothing is begun ([`Code::WouldBlock`]): that is what
+    /// without time to wait nothing is begun
+    /// ([`Code::WouldBlock`](crate::Code::WouldBlock)): that is what
     /// [`start_open_stream`](Self::start_open_stream) is for.
     pub fn open_stream(
         &mut self,
