@@ -589,6 +589,29 @@ fn readable(event: &Event, wanted: TcpId) -> Option<()> {
         .then_some(())
 }
 
+/// An app listens, and the kernel connects so often and says "hello" each time: both ends. The app
+/// has been told of each.
+fn who_say_hello<const COUNT: usize>(
+    world: &World,
+    channel: &mut client::Channel,
+) -> ([TcpStream; COUNT], [TcpId; COUNT]) {
+    let port = channel.tcp_bind(PORT).expect("a port");
+    channel.tcp_listen(port.id, 16).expect("listening");
+    let mut kernels =
+        [(); COUNT].map(|()| world.connect((IPV4[1], PORT).into()).expect("connected"));
+    let accepted = [(); COUNT].map(|()| {
+        until(channel, |event| match event {
+            Event::TcpAccepted { port: at, connection, .. } if *at == port.id => Some(*connection),
+            _ => None,
+        })
+    });
+    for (kernel, connection) in kernels.iter_mut().zip(accepted) {
+        kernel.write_all(b"hello").expect("written");
+        until(channel, |event| readable(event, connection));
+    }
+    (kernels, accepted)
+}
+
 /// What is left to read is told of again, all of it in one call, and nobody sleeps over it.
 #[test]
 fn what_is_watched_is_told_of_again() {
@@ -597,19 +620,7 @@ fn what_is_watched_is_told_of_again() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
     let mut channel = tcp.channel();
-    let port = channel.tcp_bind(PORT).expect("a port");
-    channel.tcp_listen(port.id, 16).expect("listening");
-    let mut kernels = [(); 3].map(|()| world.connect((IPV4[1], PORT).into()).expect("connected"));
-    let accepted = [(); 3].map(|()| {
-        until(&mut channel, |event| match event {
-            Event::TcpAccepted { connection, .. } => Some(*connection),
-            _ => None,
-        })
-    });
-    for (kernel, connection) in kernels.iter_mut().zip(accepted) {
-        kernel.write_all(b"hello").expect("written");
-        until(&mut channel, |event| readable(event, connection));
-    }
+    let (mut kernels, accepted) = who_say_hello::<3>(&world, &mut channel);
     let told = |channel: &mut client::Channel, most| {
         let mut events = vec![Event::Writable]; // what is there already stays
         let count = channel.next_events(&mut events, most, Some(Duration::ZERO)).unwrap_or(0);
@@ -650,6 +661,19 @@ fn what_is_watched_is_told_of_again() {
     assert_eq!(told(&mut channel, 10), []);
     assert!(channel.arm(), "nothing is to be told");
     channel.disarm();
+    // That it takes bytes is told again as soon as the channel has room, too.
+    let writable = client::TcpReady { is_writable: true, ..client::TcpReady::default() };
+    channel.tcp_watch(accepted[2], writable).expect("open");
+    assert_eq!(told(&mut channel, 10), [accepted[2]]);
+    let at_once = Some(Duration::ZERO);
+    let mut room: Vec<_> =
+        std::iter::from_fn(|| channel.send_buffer(1 << 10, at_once).ok()).collect();
+    assert_eq!(told(&mut channel, 10), []);
+    let piece = room.pop().expect("there was room");
+    channel.tcp_send_buffer(accepted[0], piece, false, at_once).expect("sent");
+    until(&mut channel, |event| matches!(event, Event::Writable).then_some(()));
+    until(&mut channel, |event| readable(event, accepted[2]));
+    channel.tcp_watch(accepted[2], client::TcpReady::default()).expect("open");
     kernels[0].write_all(b"again").expect("written");
     until(&mut channel, |event| readable(event, accepted[0]));
     assert_eq!(told(&mut channel, 10), [accepted[0]]);
@@ -665,19 +689,7 @@ fn one_loop_hears_of_everything() {
     let Some(world) = World::start("driver = \"auto\"") else { return };
     let tcp = world.tcp();
     let mut channel = tcp.channel();
-    let port = channel.tcp_bind(PORT).expect("a port");
-    channel.tcp_listen(port.id, 16).expect("listening");
-    let mut kernels = [(); 2].map(|()| world.connect((IPV4[1], PORT).into()).expect("connected"));
-    let accepted = [(); 2].map(|()| {
-        until(&mut channel, |event| match event {
-            Event::TcpAccepted { port: at, connection, .. } if *at == port.id => Some(*connection),
-            _ => None,
-        })
-    });
-    for (kernel, connection) in kernels.iter_mut().zip(accepted) {
-        kernel.write_all(b"hello").expect("written");
-        until(&mut channel, |event| readable(event, connection));
-    }
+    let (mut kernels, accepted) = who_say_hello::<2>(&world, &mut channel);
     // The news of the second come while the first is asked: the channel does not sleep over them.
     kernels[1].write_all(b"again").expect("written");
     let mut bytes = [0; 10];

@@ -67,13 +67,12 @@ impl Channel {
         let has_room = !self.wants_room;
         let connection = self.tcp.again.pop_front()?;
         let found = self.tcp.find_open(connection)?;
-        let ready = found.ready();
-        let now = TcpReady { is_writable: ready.is_writable && has_room, ..ready };
-        found.is_told_again = now.has_of(found.watched);
-        if !found.is_told_again {
-            return None;
+        let (ready, watched) = (found.ready(), found.watched);
+        found.is_told_again = ready.has_of(watched);
+        if found.is_told_again {
+            self.tcp.again.push_back(connection);
         }
-        self.tcp.again.push_back(connection);
-        Some(Event::TcpReady { connection, ready })
+        let now = TcpReady { is_writable: ready.is_writable && has_room, ..ready };
+        now.has_of(watched).then_some(Event::TcpReady { connection, ready })
     }
 }
