@@ -131,7 +131,7 @@ const FLOWS: &[Column] = &[
     extra(text("ecn", "ecn")),
     number("#sent", "messages_sent", As::Count),
     number("#received", "messages_received", As::Count),
-    number("#waits", "messages_outstanding", As::Count),
+    number("#unacked", "messages_outstanding", As::Count),
     extra(text("held", "held_by_peer")),
     number("#lost", "packets_lost", As::Count),
     extra(text("detour", "detour")),
