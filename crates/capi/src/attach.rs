@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use clearway_client::{Calls, Channel, Error, MemoryId, Options, Waiting};
+use clearway_client::{Calls, Channel, Error, Event, MemoryId, Options, Waiting};
 
 use crate::failure::{call, call_int};
 use crate::held::Held;
@@ -14,6 +14,8 @@ pub struct clearway_channel {
     pub(crate) channel: Channel,
     pub(crate) held: Held,
     pub(crate) calls: Calls,
+    /// Events on their way to C. Empty between calls: it is kept for its memory.
+    pub(crate) happened: Vec<Event>,
     /// What has become of its memories when it was attached again.
     pub(crate) memories: Vec<(MemoryId, Result<MemoryId, Error>)>,
 }
@@ -106,6 +108,7 @@ pub unsafe extern "C" fn clearway_attach(
             channel: attached,
             held: Held::new(),
             calls: Calls::new(),
+            happened: Vec::new(),
             memories: Vec::new(),
         });
         // SAFETY: not null (checked above), valid by the caller's promise.

@@ -142,15 +142,14 @@ pub unsafe extern "C" fn clearway_next_events(
             return Err(pointer::invalid("events is NULL, or count is 0"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
-        let mut happened = Vec::new();
-        channel.next_events(&mut happened, count, pointer::timeout(timeout_ns))?;
-        let stored = happened.len() as i64;
-        for (at, event) in happened.into_iter().enumerate() {
+        let clearway_channel { channel, held, happened, .. } =
+            unsafe { pointer::attached(channel) }?;
+        let stored = channel.next_events(happened, count, pointer::timeout(timeout_ns))?;
+        for (at, event) in happened.drain(..).enumerate() {
             // SAFETY: not null, and there are no more than `count`; valid by the caller's promise.
             unsafe { pointer::store(events.add(at), clearway_event::holding(event, held)) };
         }
-        Ok(stored)
+        Ok(stored as i64)
     })
 }
 

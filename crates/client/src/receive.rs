@@ -97,15 +97,19 @@ impl Channel {
         })
     }
 
-    /// Appends what there is, until there are `full`. An error only if there is nothing: it will be
-    /// the next thing that is found.
+    /// Appends what there is, until there are `full`. What ends the channel is told only if there
+    /// is nothing else, and at each look from then on.
     fn take_events(&mut self, events: &mut Vec<Event>, full: usize) -> Result<(), Error> {
         let before = events.len();
         while events.len() < full {
             match self.next_new() {
                 Ok(Some(event)) => events.push(event),
+                Ok(None) => break,
                 Err(error) if events.len() == before => return Err(error),
-                Ok(None) | Err(_) => break,
+                Err(error) => {
+                    self.gone.get_or_insert_with(|| (error.code(), error.to_string()));
+                    break;
+                }
             }
         }
         self.tcp_take_again(events, full);
