@@ -170,10 +170,7 @@ entries! {
                 connection: u64
             }
             2 {
-                /// Which: 1 no delay (0 or 1), 2 keep-alive after so many seconds (0: none), 3 user
-                /// timeout in milliseconds (0: none), 5 seconds between probes, 6 probes, 7 traffic
-                /// class, 8 hop limit, 9 the largest segment, 10 quick acknowledgements (0 or 1).
-                /// 4 is of libraries.
+                /// Which: one of [`tcp_option`](crate::tcp_option).
                 option: u32,
                 /// The new value.
                 value: u32

@@ -60,6 +60,7 @@ mod ring;
 mod shared;
 mod sleep;
 mod sync;
+pub mod tcp_option;
 mod unposted;
 mod violation;
 

@@ -21,7 +21,7 @@ use std::time::Instant;
 use clearway_base::Prefix;
 use clearway_channel::control::OpenTcpPort;
 use clearway_channel::{
-    Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes,
+    Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes, tcp_option,
 };
 
 use crate::ids::IdMap;
@@ -151,16 +151,18 @@ impl TcpOption {
             }
         }
         match self {
-            Self::NoDelay(is_on) => Some((1, is_on as u32)),
-            Self::KeepAlive(seconds) => Some((2, or_none(seconds))),
-            Self::UserTimeout(milliseconds) => Some((3, or_none(milliseconds))),
+            Self::NoDelay(is_on) => Some((tcp_option::NO_DELAY, is_on as u32)),
+            Self::KeepAlive(seconds) => Some((tcp_option::KEEP_ALIVE, or_none(seconds))),
+            Self::UserTimeout(milliseconds) => {
+                Some((tcp_option::USER_TIMEOUT, or_none(milliseconds)))
+            }
             Self::SendBuffer(_) => None,
-            Self::KeepAliveInterval(seconds) => Some((5, seconds)),
-            Self::KeepAliveProbes(probes) => Some((6, probes as u32)),
-            Self::TrafficClass(class) => Some((7, class as u32)),
-            Self::HopLimit(hops) => Some((8, hops as u32)),
-            Self::MaximumSegment(bytes) => Some((9, bytes as u32)),
-            Self::QuickAcks(are_quick) => Some((10, are_quick as u32)),
+            Self::KeepAliveInterval(seconds) => Some((tcp_option::KEEP_ALIVE_INTERVAL, seconds)),
+            Self::KeepAliveProbes(probes) => Some((tcp_option::KEEP_ALIVE_PROBES, probes as u32)),
+            Self::TrafficClass(class) => Some((tcp_option::TRAFFIC_CLASS, class as u32)),
+            Self::HopLimit(hops) => Some((tcp_option::HOP_LIMIT, hops as u32)),
+            Self::MaximumSegment(bytes) => Some((tcp_option::MAXIMUM_SEGMENT, bytes as u32)),
+            Self::QuickAcks(are_quick) => Some((tcp_option::QUICK_ACKS, are_quick as u32)),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use clearway_base::Prefix;
-use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
+use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes, tcp_option};
 use clearway_engine::{Request, TcpPortSpec};
 use clearway_nic::{Capabilities, Checksums, Info, MacAddress, Queue, Sink, Transmit, fabric};
 use clearway_wire::tcp::{Flags, Repr, View};
@@ -490,16 +490,6 @@ fn a_router_behind_another_nic_is_heard() {
     assert_eq!(peers[0].end, Some(Code::Refused));
 }
 
-/// The numbers of options, as a channel has them.
-mod option {
-    pub(crate) const KEEP_ALIVE: u32 = 2;
-    pub(crate) const KEEP_ALIVE_INTERVAL: u32 = 5;
-    pub(crate) const KEEP_ALIVE_PROBES: u32 = 6;
-    pub(crate) const TRAFFIC_CLASS: u32 = 7;
-    pub(crate) const HOP_LIMIT: u32 = 8;
-    pub(crate) const MAXIMUM_SEGMENT: u32 = 9;
-}
-
 fn set(peer: &mut Peer, options: &[(u32, u32)]) {
     for &(option, value) in options {
         peer.app.submit(&Command::TcpSet { connection: peer.id, option, value });
@@ -518,8 +508,11 @@ fn packets_are_as_their_app_has_set_them() {
     talk(&mut world, &mut peers);
     assert_eq!([last(0), last(1)], [(1052, 0, 64); 2]);
     // The lower two bits of the traffic class are not the app's.
-    let options =
-        [(option::TRAFFIC_CLASS, 0xbb), (option::HOP_LIMIT, 3), (option::MAXIMUM_SEGMENT, 212)];
+    let options = [
+        (tcp_option::TRAFFIC_CLASS, 0xbb),
+        (tcp_option::HOP_LIMIT, 3),
+        (tcp_option::MAXIMUM_SEGMENT, 212),
+    ];
     set(&mut peers[0], &options);
     talk(&mut world, &mut peers);
     assert_eq!([last(0), last(1)], [(252, 0xb8, 3), (1052, 0, 64)]);
@@ -539,10 +532,10 @@ fn talk(world: &mut World, peers: &mut [Peer; 2]) {
 fn a_silent_peer_is_given_up_when_its_app_wants_that() {
     const SECOND: u64 = clearway_base::SECOND;
     for (options, after_s) in [
-        (&[(option::KEEP_ALIVE, 4)][..], 4 + 9 * 4),
-        (&[(option::KEEP_ALIVE, 4), (option::KEEP_ALIVE_INTERVAL, 2)], 4 + 9 * 2),
-        (&[(option::KEEP_ALIVE_PROBES, 3), (option::KEEP_ALIVE, 4)], 4 + 3 * 4),
-        (&[(option::KEEP_ALIVE_INTERVAL, 2), (option::KEEP_ALIVE_PROBES, 3)], 7200 + 3 * 2),
+        (&[(tcp_option::KEEP_ALIVE, 4)][..], 4 + 9 * 4),
+        (&[(tcp_option::KEEP_ALIVE, 4), (tcp_option::KEEP_ALIVE_INTERVAL, 2)], 4 + 9 * 2),
+        (&[(tcp_option::KEEP_ALIVE_PROBES, 3), (tcp_option::KEEP_ALIVE, 4)], 4 + 3 * 4),
+        (&[(tcp_option::KEEP_ALIVE_INTERVAL, 2), (tcp_option::KEEP_ALIVE_PROBES, 3)], 7200 + 3 * 2),
     ] {
         let (mut world, _) = tampered_world();
         let (mut peers, to) = usual_ends(&mut world);

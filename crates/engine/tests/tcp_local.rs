@@ -6,7 +6,7 @@ mod world;
 use std::net::SocketAddr;
 
 use clearway_base::{MILLISECOND, SECOND};
-use clearway_channel::{Code, Command, Completion, Sizes};
+use clearway_channel::{Code, Command, Completion, Sizes, tcp_option};
 use clearway_engine::{CaptureSpec, State, VifSpec};
 use world::tcp::{Peer, bytes, exchange, run};
 use world::{App, SIZES, World, address};
@@ -279,8 +279,6 @@ const TINY: Sizes = Sizes { receive_pool_bytes: 1 << 17, ..SIZES };
 const PIECES: usize = TINY.receive_pool_bytes as usize / 64;
 /// What fills it.
 const FILLING: u8 = 9;
-/// The number of an option.
-const NO_DELAY: u32 = 1;
 
 /// An app that reads nothing unless it is told to, and some that send to it. The first has filled
 /// its pool, and has a byte left.
@@ -306,7 +304,7 @@ impl Crowd {
                 client.poll();
                 client.id != 0
             });
-            let (connection, option) = (client.id, NO_DELAY);
+            let (connection, option) = (client.id, tcp_option::NO_DELAY);
             client.app.submit(&Command::TcpSet { connection, option, value: 1 });
             client
         });

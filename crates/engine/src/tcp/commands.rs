@@ -1,7 +1,7 @@
 //! What apps ask for.
 
 use clearway_base::{MILLISECOND, SECOND, Time};
-use clearway_channel::{Command, OUTSTANDING_SENDS_MAX, SubmittedBytes};
+use clearway_channel::{Command, OUTSTANDING_SENDS_MAX, SubmittedBytes, tcp_option};
 use clearway_tcp::{Extent, KeepAlive, Settings};
 
 use super::Tcp;
@@ -15,17 +15,6 @@ const BACKLOG_MAX: u32 = 4096;
 /// fast: as many connections can be unread at once before memory runs short.
 const WINDOW_PARTS: u32 = 16;
 const WINDOW_PARTS_MIN: u32 = 4;
-
-/// The numbers of options.
-const NO_DELAY: u32 = 1;
-const KEEP_ALIVE: u32 = 2;
-const USER_TIMEOUT: u32 = 3;
-const KEEP_ALIVE_INTERVAL: u32 = 5;
-const KEEP_ALIVE_PROBES: u32 = 6;
-const TRAFFIC_CLASS: u32 = 7;
-const HOP_LIMIT: u32 = 8;
-const MAXIMUM_SEGMENT: u32 = 9;
-const QUICK_ACKS: u32 = 10;
 
 impl Tcp {
     pub(super) fn take_command(
@@ -125,20 +114,22 @@ impl Tcp {
         let Some(settings) = self.stack.settings(key) else { return };
         let mut settings = *settings;
         match option {
-            NO_DELAY => settings.no_delay = value != 0,
-            KEEP_ALIVE | KEEP_ALIVE_INTERVAL | KEEP_ALIVE_PROBES => {
+            tcp_option::NO_DELAY => settings.no_delay = value != 0,
+            tcp_option::KEEP_ALIVE
+            | tcp_option::KEEP_ALIVE_INTERVAL
+            | tcp_option::KEEP_ALIVE_PROBES => {
                 settings.keep_alive = keep_alive(settings.keep_alive, option, value);
             }
-            USER_TIMEOUT => {
+            tcp_option::USER_TIMEOUT => {
                 let timeout_ns = u64::from(value) * MILLISECOND;
                 settings.user_timeout_ns = (value != 0).then_some(timeout_ns);
             }
-            TRAFFIC_CLASS => settings.ip.traffic_class = saturated(value),
-            HOP_LIMIT => settings.ip.hop_limit = saturated(value.max(1)),
-            MAXIMUM_SEGMENT => {
+            tcp_option::TRAFFIC_CLASS => settings.ip.traffic_class = saturated(value),
+            tcp_option::HOP_LIMIT => settings.ip.hop_limit = saturated(value.max(1)),
+            tcp_option::MAXIMUM_SEGMENT => {
                 settings.segment_bytes_max = Some(u16::try_from(value).unwrap_or(u16::MAX));
             }
-            QUICK_ACKS => return self.stack.set_quick_acks(key, value != 0),
+            tcp_option::QUICK_ACKS => return self.stack.set_quick_acks(key, value != 0),
             _ => return,
         }
         self.stack.set_settings(key, settings);
@@ -225,13 +216,15 @@ fn keep_alive(before: Option<KeepAlive>, option: u32, value: u32) -> Option<Keep
     let set = before.unwrap_or_default();
     let value_ns = u64::from(value) * SECOND;
     match option {
-        KEEP_ALIVE if value == 0 => None,
-        KEEP_ALIVE => {
+        tcp_option::KEEP_ALIVE if value == 0 => None,
+        tcp_option::KEEP_ALIVE => {
             // Who wants to know soon does not wait for a lost probe for long, either.
             let interval_ns = set.interval_ns.min(value_ns);
             Some(KeepAlive { idle_ns: value_ns, interval_ns, ..set })
         }
-        KEEP_ALIVE_INTERVAL => Some(KeepAlive { interval_ns: value_ns.max(SECOND), ..set }),
+        tcp_option::KEEP_ALIVE_INTERVAL => {
+            Some(KeepAlive { interval_ns: value_ns.max(SECOND), ..set })
+        }
         _ => Some(KeepAlive { probes: saturated(value.max(1)), ..set }),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
-use clearway_channel::{AppEnd, Command, Completion, Extent, Granted, ReceivedBytes};
+use clearway_channel::{AppEnd, Command, Completion, Extent, Granted, ReceivedBytes, tcp_option};
 use clearway_control::filter::Template;
 
 use super::{Character, LOOK_AGAIN_NS, Role, Scene};
@@ -15,9 +15,7 @@ use crate::streams::{NUMBER_BYTES, Plan, StreamBooks, fill};
 
 /// Sends of one connection in one go.
 const SENDS_MAX: u32 = 4;
-/// The number of the option, and what it is set to: so soon an idle connection is probed, in
-/// seconds. A peer that has died is not missed otherwise.
-const KEEP_ALIVE: u32 = 2;
+/// So soon an idle connection is probed, in seconds. A peer that has died is not missed otherwise.
 const KEEP_ALIVE_S: u32 = 2;
 /// Connections that may wait.
 const BACKLOG: u32 = 16;
@@ -260,8 +258,8 @@ impl Streams {
     }
 
     fn begin(&mut self, end: &mut AppEnd, connection: u64, stream: Stream) {
-        let _ =
-            end.submit(&Command::TcpSet { connection, option: KEEP_ALIVE, value: KEEP_ALIVE_S });
+        let (option, value) = (tcp_option::KEEP_ALIVE, KEEP_ALIVE_S);
+        let _ = end.submit(&Command::TcpSet { connection, option, value });
         self.streams.insert(connection, stream);
     }
 
