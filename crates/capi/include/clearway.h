@@ -379,8 +379,8 @@ typedef enum clearway_tcp_option {
   CLEARWAY_TCP_SEND_BUFFER = 4,
   /**
    * So many seconds pass between the probes of CLEARWAY_TCP_KEEP_ALIVE (TCP_KEEPINTVL), 1 or
-   * more. At first 75, or as many as the connection has to be idle if that is less. Without
-   * CLEARWAY_TCP_KEEP_ALIVE it is probed after two hours from then on.
+   * more. That option sets 75, or as many as the connection has to be idle if that is less: set
+   * this after it. Without it a connection is probed after two hours from then on.
    */
   CLEARWAY_TCP_KEEP_ALIVE_INTERVAL = 5,
   /**

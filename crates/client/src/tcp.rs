@@ -106,9 +106,9 @@ pub enum TcpOption {
     /// A connection that has been idle for so many seconds is probed (`SO_KEEPALIVE` with
     /// `TCP_KEEPIDLE`).
     KeepAlive(Option<u32>),
-    /// So many seconds pass between its probes (`TCP_KEEPINTVL`), 0 being taken as 1: 75, or as
-    /// many as it has to be idle if that is less. A connection without
-    /// [`KeepAlive`](Self::KeepAlive) is probed after two hours from then on.
+    /// So many seconds pass between its probes (`TCP_KEEPINTVL`), 0 being taken as 1.
+    /// [`KeepAlive`](Self::KeepAlive) sets 75, or as many as it has to be idle if that is less: set
+    /// this after it. A connection without it is probed after two hours from then on.
     KeepAliveInterval(u32),
     /// After so many probes in a row without an answer it is given up (`TCP_KEEPCNT`), 0 being
     /// taken as 1: 9. A connection without [`KeepAlive`](Self::KeepAlive) is probed after two hours

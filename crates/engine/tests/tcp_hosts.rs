@@ -533,6 +533,7 @@ fn a_silent_peer_is_given_up_when_its_app_wants_that() {
     const SECOND: u64 = clearway_base::SECOND;
     for (options, after_s) in [
         (&[(tcp_option::KEEP_ALIVE, 4)][..], 4 + 9 * 4),
+        (&[(tcp_option::KEEP_ALIVE, 1), (tcp_option::KEEP_ALIVE, 4)], 4 + 9 * 4),
         (&[(tcp_option::KEEP_ALIVE, 4), (tcp_option::KEEP_ALIVE_INTERVAL, 2)], 4 + 9 * 2),
         (&[(tcp_option::KEEP_ALIVE_PROBES, 3), (tcp_option::KEEP_ALIVE, 4)], 4 + 3 * 4),
         (&[(tcp_option::KEEP_ALIVE_INTERVAL, 2), (tcp_option::KEEP_ALIVE_PROBES, 3)], 7200 + 3 * 2),

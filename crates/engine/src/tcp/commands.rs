@@ -219,7 +219,7 @@ fn keep_alive(before: Option<KeepAlive>, option: u32, value: u32) -> Option<Keep
         tcp_option::KEEP_ALIVE if value == 0 => None,
         tcp_option::KEEP_ALIVE => {
             // Who wants to know soon does not wait for a lost probe for long, either.
-            let interval_ns = set.interval_ns.min(value_ns);
+            let interval_ns = KeepAlive::default().interval_ns.min(value_ns);
             Some(KeepAlive { idle_ns: value_ns, interval_ns, ..set })
         }
         tcp_option::KEEP_ALIVE_INTERVAL => {
