@@ -17,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::{RangeSet, Time, counters};
 use clearway_channel::{Code, Completion, SMALL_MESSAGE_BYTES_MAX, Violation};
 use clearway_transport::{
-    App, Arrived, Buffer, Delivered, FlowKey, Operated, Order, Outbound, Owner, Reason, Room,
-    StreamKey, Undelivered,
+    App, Arrived, Buffer, Delivered, DueOperations, FlowKey, Operated, Order, Outbound, Owner,
+    Reason, Room, StreamKey, Undelivered,
 };
 
 use crate::control::PingFailure;
@@ -409,6 +409,10 @@ impl App for Channels {
 
     fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
         Self::operate(self, owner, operation)
+    }
+
+    fn operate_due(&mut self, owner: Owner, due: &mut DueOperations<'_, '_>) {
+        Self::operate_due(self, owner, due);
     }
 
     fn take_outbound(&mut self, owner: Owner, take: impl FnMut(Outbound)) {

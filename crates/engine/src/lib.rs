@@ -62,8 +62,8 @@ pub use host::{HostState, Nic};
 pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, SharedWay, Target, Waiting};
 pub use operations::{
-    AskedState, CopyingState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState,
-    WaitingState, WritingState,
+    AskedState, CopyingState, ExchangeState, ExpectedState, REGIONS_MAX, RegionState, SentState,
+    SourceState, WaitingState, WritingState,
 };
 pub use services::{Entry, Service, entries};
 pub use snapshot::{

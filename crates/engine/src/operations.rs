@@ -56,8 +56,8 @@ pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
 pub(crate) use regions::Spot;
 pub use state::{
-    AskedState, CopyingState, ExchangeState, RegionState, SentState, SourceState, WaitingState,
-    WritingState,
+    AskedState, CopyingState, ExchangeState, ExpectedState, RegionState, SentState, SourceState,
+    WaitingState, WritingState,
 };
 pub(crate) use writing::long_write;
 

@@ -25,7 +25,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 25;
+pub const STATE_VERSION: u32 = 26;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@ use clearway_base::{RangeSet, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{FlowKey, StreamKey};
+use crate::incoming::DueOperations;
 
 /// Names a connection for the engine; the transport only passes it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -262,6 +263,11 @@ pub trait App {
     /// An operation has come whose turn it is.
     fn operate(&mut self, _owner: Owner, _operation: Arrived<'_>) -> Operated {
         Operated::Violation
+    }
+
+    /// The same for all that stand next in a packet, one after the other.
+    fn operate_due(&mut self, owner: Owner, due: &mut DueOperations<'_, '_>) {
+        while due.take(|bytes| Some(self.operate(owner, Arrived::Packet(bytes)))) {}
     }
 
     /// What the engine has to send on this connection by now, in order: answers, requests of the

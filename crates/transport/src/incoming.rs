@@ -16,6 +16,7 @@ use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 use crate::state::POSITIONS_MAX;
 use ahead::Ahead;
 use largest::Largest;
+pub use operations::DueOperations;
 
 /// Why a packet's data was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

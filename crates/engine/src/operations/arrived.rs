@@ -1,14 +1,15 @@
 //! Operations that have come from a peer: its requests, which are carried out, and its answers.
 
 use clearway_channel::{Completion, DaemonEnd, OperationStatus};
-use clearway_transport::{Arrived, Buffer, Operated, Owner};
+use clearway_transport::{Arrived, Buffer, DueOperations, Operated, Owner};
 use clearway_wire::clearway::operation::{
-    ANSWER_LENGTH, Answer, REQUEST_LENGTH, Request, is_answer,
+    ANSWER_LENGTH, Answer, Kind, REQUEST_LENGTH, Request, Status, is_answer,
 };
 
 use super::ask::read;
 use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Source};
 use super::execute::{Data, Outcome, Payload, Place};
+use super::groups::Who;
 use super::regions::Spot;
 use super::{DATA_KEPT_MAX, DATA_KEPT_PARTS, NOTIFICATIONS_MAX, Operations, operated, who_asks};
 use crate::channels::{Channel, Channels, Site, to_channel};
@@ -24,6 +25,18 @@ impl Channels {
             Arrived::Buffer(buffer) if Site::of(buffer) == Site::Region => self.end_write(owner),
             Arrived::Buffer(buffer) => self.operate_buffer(owner, buffer),
         }
+    }
+
+    /// The same for those that stand next in a packet. What all have in common is looked up once.
+    #[inline]
+    pub(crate) fn operate_due(&mut self, owner: Owner, due: &mut DueOperations<'_, '_>) {
+        let slot = owner.connection;
+        if let Some(channel) = self.channel(owner.channel) {
+            let reads = channel.answer_reads(slot, due);
+            channel.take_answers(slot, due);
+            self.operation_counters.operations_read += u64::from(reads);
+        }
+        while due.take(|bytes| Some(self.operate_on(owner, bytes, Arrived::Packet(bytes)))) {}
     }
 
     /// The same for one that has come in parts, or before its turn.
@@ -56,7 +69,7 @@ impl Channels {
 
     fn take_answer(&mut self, owner: Owner, answer: &Answer, operation: Arrived<'_>) -> Operated {
         match self.channel(owner.channel) {
-            Some(channel) => channel.take_answer(owner, answer, operation),
+            Some(channel) => channel.take_answer(owner.connection, answer, operation),
             None => Operated::Violation,
         }
     }
@@ -125,6 +138,33 @@ impl Operations {
         exchange.answers < ANSWERS_MAX && exchange.data_kept < bytes_left / DATA_KEPT_PARTS
     }
 
+    /// Answers a request that is a short read, and that may be carried out. `None` if it is not.
+    #[inline]
+    fn answer_read(
+        &mut self,
+        exchange: &mut Exchange,
+        end: &DaemonEnd,
+        asker: Who,
+        request: &[u8],
+    ) -> Option<Operated> {
+        const KIND: u8 = Kind::Read as u8;
+        let Ok(Request { kind: KIND, number, region, offset, length, .. }) =
+            Request::parse(request)
+        else {
+            return None;
+        };
+        let is_plain = number == exchange.next_request && length <= DATA_AT_ONCE_MAX;
+        if !is_plain || !self.have_room_to_answer(exchange) {
+            return None;
+        }
+        let at = self.regions.serve_read(region, (offset, length), asker)?;
+        let head = Answer { kind: KIND, status: Status::Done, number, value: 0, extra: 0 }.emit();
+        let into = exchange.answer(&head, length, (Source::Nothing, 0));
+        read_out(end, at, into);
+        self.data_kept += length as usize;
+        Some(Operated::Over)
+    }
+
     /// Puts an answer into the line of what the flow of the connection in a slot is to send. What
     /// is short is read now.
     #[inline]
@@ -151,9 +191,7 @@ impl Operations {
         let into = exchange.answer(&head, data_bytes, elsewhere);
         match data {
             Data::Gathered => into.copy_from_slice(&self.gathered),
-            Data::Extent(_, at, _) if !into.is_empty() => {
-                let _ = end.memory(at.memory).is_some_and(|shared| shared.read(at.offset, into));
-            }
+            Data::Extent(_, at, _) if !into.is_empty() => read_out(end, at, into),
             Data::Nothing | Data::Place(..) | Data::Extent(..) => {}
         }
         self.data_kept += into.len();
@@ -168,6 +206,29 @@ impl Channel {
 
     pub(super) fn exchange_of(&mut self, slot: u32) -> Option<&mut Exchange> {
         self.connection(slot)?.exchange.as_deref_mut()
+    }
+
+    /// Answers those that stand next and are short reads with nothing against them, which is most
+    /// of what peers ask: how many. The first that is not stays, to be carried out as any other.
+    #[inline]
+    fn answer_reads(&mut self, slot: u32, due: &mut DueOperations<'_, '_>) -> u32 {
+        let mut count = 0;
+        let Some((connection, operations, end)) = self.parts(slot) else { return count };
+        let asker = who_asks(connection);
+        let Some(exchange) = connection.exchange.as_deref_mut() else { return count };
+        while due.take(|bytes| operations.answer_read(exchange, end, asker, bytes)) {
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes the answers that stand next.
+    #[inline]
+    fn take_answers(&mut self, slot: u32, due: &mut DueOperations<'_, '_>) {
+        while due.take(|bytes| {
+            let answer = Answer::parse(bytes).ok().filter(|_| is_answer(bytes[0]))?;
+            Some(self.take_answer(slot, &answer, Arrived::Packet(bytes)))
+        }) {}
     }
 
     /// Carries out a request, if that can be done now, and puts its answer in line.
@@ -236,14 +297,14 @@ impl Channel {
         let _ = shared.is_some_and(|shared| shared.read(spot.offset, into));
     }
 
-    fn take_answer(&mut self, owner: Owner, answer: &Answer, operation: Arrived<'_>) -> Operated {
-        let slot = owner.connection;
+    #[inline]
+    fn take_answer(&mut self, slot: u32, answer: &Answer, operation: Arrived<'_>) -> Operated {
         let data_length = operation.length() - ANSWER_LENGTH as u32;
         let Some(exchange) = self.exchange_of(slot) else { return Operated::Violation };
         let due = exchange.due().filter(|due| {
             answer.number == exchange.next_answer
-                && answer.kind == due.request.kind
-                && data_length <= due.data_max()
+                && answer.kind == due.kind
+                && data_length <= due.data_max
         });
         let Some(token) = due.map(|due| due.token) else { return Operated::Violation };
         let buffer = match operation {
@@ -288,6 +349,15 @@ impl Channel {
             self.tell_refused(slot);
         }
         operated
+    }
+}
+
+/// Copies what an answer is to carry, which was bounded, to where answers before it may have been.
+#[inline]
+fn read_out(end: &DaemonEnd, at: Spot, into: &mut [u8]) {
+    let is_read = end.memory(at.memory).is_some_and(|shared| shared.read(at.offset, into));
+    if !is_read {
+        into.fill(0);
     }
 }
 

@@ -262,18 +262,18 @@ impl Channel {
 
     #[inline]
     fn take_one_asked(&mut self, way: &Way, command: Command) -> Result<(), Violation> {
-        let asked = Asked::of(command)?;
+        let mut asked = Asked::of(command)?;
         if self.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
             return Err(Violation::TooManyOperations);
         }
-        let refused = way.refused.or_else(|| self.refusal(&asked));
+        asked.refused = way.refused.or_else(|| self.refusal(&asked));
         match way.line {
             // With something in front of it, also what is refused comes in its turn.
-            Some(slot) if refused.is_none() || self.has_asked(slot) => {
-                self.line_up(slot, Asked { refused, ..asked });
+            Some(slot) if asked.refused.is_none() || self.has_asked(slot) => {
+                self.line_up(slot, &asked);
             }
             _ => {
-                let status = refused.unwrap_or(OperationStatus::NoConnection);
+                let status = asked.refused.unwrap_or(OperationStatus::NoConnection);
                 self.tell(operated(asked.token, status, 0, 0));
             }
         }
@@ -291,14 +291,14 @@ impl Channel {
 
     /// Appends what the app asks on a connection.
     #[inline]
-    fn line_up(&mut self, slot: u32, asked: Asked) {
+    fn line_up(&mut self, slot: u32, asked: &Asked) {
         let Some(connection) = self.connection(slot) else { return };
         let exchange = connection.exchange.get_or_insert_default();
-        let is_sent = matches!(connection.bearer, Bearer::Flow(_)) && exchange.may_send(&asked);
+        let is_sent = matches!(connection.bearer, Bearer::Flow(_)) && exchange.may_send(asked);
         if is_sent {
             exchange.send_request(asked);
         } else {
-            exchange.ask(asked);
+            exchange.ask(*asked);
             connection.note_waiting();
         }
         self.operations.outstanding += 1;

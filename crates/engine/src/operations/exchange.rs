@@ -45,6 +45,18 @@ pub(super) struct Asked {
     pub(super) refused: Option<OperationStatus>,
 }
 
+/// What is kept of that once it is sent, or refused: what is expected of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) token: u64,
+    /// See [`Request::kind`].
+    pub(super) kind: u8,
+    /// See [`Asked::refused`].
+    pub(super) refused: Option<OperationStatus>,
+    /// Bytes that the answer may have behind its head.
+    pub(super) data_max: u32,
+}
+
 /// What waits for its turn to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
@@ -59,6 +71,7 @@ impl Asked {
     }
 
     /// The same behind its head.
+    #[inline]
     pub(super) fn data_max(&self) -> u32 {
         match Kind::of(self.request.kind) {
             Some(Kind::Read | Kind::IndirectRead | Kind::ScanRead) => self.request.length,
@@ -72,15 +85,27 @@ impl Asked {
     }
 
     pub(super) fn has_effect(&self) -> bool {
-        Kind::of(self.request.kind).is_some_and(Kind::has_effect)
+        has_effect(self.request.kind)
     }
 
+    #[inline]
+    fn expected(&self) -> Expected {
+        let Self { token, refused, request, .. } = *self;
+        Expected { token, kind: request.kind, refused, data_max: self.data_max() }
+    }
+}
+
+fn has_effect(kind: u8) -> bool {
+    Kind::of(kind).is_some_and(Kind::has_effect)
+}
+
+impl Expected {
     /// What its app is told when the connection ends.
     fn end(&self, was_sent: bool) -> OperationStatus {
         if let Some(status) = self.refused {
             return status;
         }
-        if self.has_effect() && was_sent {
+        if has_effect(self.kind) && was_sent {
             OperationStatus::Unknown
         } else {
             OperationStatus::Failed
@@ -127,7 +152,7 @@ impl Sent {
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
     /// What is on its way, and what is refused and not told yet.
-    pub(super) asked: VecDeque<Asked>,
+    pub(super) asked: VecDeque<Expected>,
     /// Of these, how many are on their way.
     pub(super) on_way: u32,
     /// What is to go behind these.
@@ -185,7 +210,8 @@ impl Exchange {
     }
 
     /// What the peer answers next, if it has been asked.
-    pub(super) fn due(&self) -> Option<&Asked> {
+    #[inline]
+    pub(super) fn due(&self) -> Option<&Expected> {
         self.asked.front().filter(|asked| asked.refused.is_none())
     }
 
@@ -204,7 +230,7 @@ impl Exchange {
 
     /// What is refused and has nothing in front of it any more, and how.
     pub(super) fn take_refused(&mut self) -> Option<(u64, OperationStatus)> {
-        let Asked { token, refused, .. } = *self.asked.front()?;
+        let Expected { token, refused, .. } = *self.asked.front()?;
         let status = refused?;
         self.asked.pop_front();
         Some((token, status))
@@ -266,7 +292,7 @@ impl Exchange {
                 Some(Waiting::Message(Held { offset, length, deadline })) => {
                     take(Outbound::Message { offset, length, deadline });
                 }
-                Some(Waiting::Operation(asked)) => self.send_request(asked),
+                Some(Waiting::Operation(asked)) => self.send_request(&asked),
                 None => return,
             }
         }
@@ -308,7 +334,7 @@ impl Exchange {
         match self.waiting.pop_front()? {
             Waiting::Operation(asked) => {
                 self.on_way += u32::from(asked.refused.is_none());
-                self.asked.push_back(asked);
+                self.asked.push_back(asked.expected());
                 None
             }
             Waiting::Message(message) => {
@@ -320,24 +346,23 @@ impl Exchange {
 
     /// Sends a request, unless it is refused.
     #[inline]
-    pub(super) fn send_request(&mut self, asked: Asked) {
-        let Asked { request, payload, .. } = asked;
+    pub(super) fn send_request(&mut self, asked: &Asked) {
         if asked.refused.is_none() {
             let number = self.next_answer.wrapping_add(self.on_way);
-            let head = Request { number, ..request }.emit();
-            let source = if payload.1 > 0 { Source::Pool(payload.0) } else { Source::Nothing };
-            self.send(&head, 0, false, (source, payload.1));
+            let head = Request { number, ..asked.request }.emit();
+            let (offset, length) = asked.payload;
+            let source = if length > 0 { Source::Pool(offset) } else { Source::Nothing };
+            self.send(&head, 0, false, (source, length));
             self.on_way += 1;
         }
-        self.asked.push_back(asked);
+        self.asked.push_back(asked.expected());
     }
 
     /// The first `count` that the flow has have arrived. Returns how many bytes of data were kept
     /// for them, and which regions others were read out of.
     pub(crate) fn arrived(&mut self, count: u32) -> (usize, Vec<u64>) {
         let (mut kept, mut data, mut answers, mut regions) = (0, 0, 0, Vec::new());
-        for _ in 0..count {
-            let Some(sent) = self.sent.pop_front() else { break };
+        for sent in self.sent.drain(..count as usize) {
             kept += sent.kept as usize;
             data += sent.data_kept() as usize;
             answers += u32::from(sent.is_answer);
@@ -358,7 +383,11 @@ impl Exchange {
     pub(crate) fn read(&self, channel: &Channel, name: u32, at: u32, into: &mut [u8]) {
         let index = name.wrapping_sub(self.first_name) % OPERATION_NAMES;
         let Some(sent) = self.sent.get(index as usize) else { return };
-        let rest = self.trail.at(sent.place, sent.kept).get(at as usize..).unwrap_or(&[]);
+        let kept = self.trail.at(sent.place, sent.kept);
+        if at == 0 && into.len() == kept.len() {
+            return into.copy_from_slice(kept); // all of what is short
+        }
+        let rest = kept.get(at as usize..).unwrap_or(&[]);
         let (first, others) = into.split_at_mut(rest.len().min(into.len()));
         first.copy_from_slice(&rest[..first.len()]);
         if !others.is_empty() {
@@ -382,7 +411,9 @@ impl Exchange {
         let asked = self.asked.into_iter().map(|asked| (asked.token, asked.end(true)));
         let waiting = self.waiting.into_iter().enumerate();
         let waiting = waiting.filter_map(move |(place, waiting)| match waiting {
-            Waiting::Operation(asked) => Some((asked.token, asked.end(is_begun && place == 0))),
+            Waiting::Operation(asked) => {
+                Some((asked.token, asked.expected().end(is_begun && place == 0)))
+            }
             Waiting::Message(..) => None,
         });
         asked.chain(waiting)

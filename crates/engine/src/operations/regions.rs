@@ -200,6 +200,22 @@ impl Regions {
         if is_allowed { Ok(region) } else { Err(Status::NotAllowed) }
     }
 
+    /// Where so many bytes are, at an offset of a region, if somebody may read them all. They are
+    /// counted as read.
+    #[inline]
+    pub(super) fn serve_read(
+        &mut self,
+        handle: u64,
+        (offset, length): (u64, u32),
+        who: Who,
+    ) -> Option<Spot> {
+        let region = self.slots.get_mut(SlotId::of_bits(handle))?;
+        let is_allowed = region.allows(Rights::READ, &self.groups, who);
+        let at = region.place(offset, length.into()).ok().filter(|_| is_allowed)?;
+        region.served += 1;
+        Some(at)
+    }
+
     /// The region of this name, and its handle. One that the asker may do nothing with is not told
     /// from one that is not there.
     pub(super) fn named(&self, name: &[u8], who: Who) -> Result<(u64, &Region), Status> {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Operations;
 use super::copying::{Copying, Direction};
-use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
+use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Expected, Sent, Source, Waiting};
 use super::regions::{REGIONS_MAX, Region, Regions, Spot};
 use super::trail::Trail;
 use super::writing::Writing;
@@ -37,8 +37,8 @@ pub struct RegionState {
 /// The operations of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeState {
-    /// What the app has asked for, in order: what is on its direction, or refused.
-    pub asked: Vec<AskedState>,
+    /// What the app has asked for, in order: what is on its way, or refused.
+    pub asked: Vec<ExpectedState>,
     /// What is to go behind that.
     pub waiting: Vec<WaitingState>,
     /// The numbers of the next answer, and of the peer's next request.
@@ -66,6 +66,19 @@ pub struct AskedState {
     pub payload: (u32, u32),
     /// The status that its app is to be told, if it is refused.
     pub refused: Option<u8>,
+}
+
+/// What is expected of the answer of one that is sent, or is refused and not told yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedState {
+    /// The app's name for it.
+    pub token: u64,
+    /// The kind of the operation.
+    pub kind: u8,
+    /// The status that its app is to be told, if it is refused.
+    pub refused: Option<u8>,
+    /// Bytes that the answer may have behind its head.
+    pub data_max: u32,
 }
 
 /// A long read or write that is under way.
@@ -249,7 +262,7 @@ impl Exchange {
             length: sent.length,
         });
         ExchangeState {
-            asked: self.asked.iter().map(Asked::save).collect(),
+            asked: self.asked.iter().map(Expected::save).collect(),
             waiting: waiting.collect(),
             next_answer: self.next_answer,
             next_request: self.next_request,
@@ -261,7 +274,7 @@ impl Exchange {
     }
 
     pub(crate) fn restore(saved: ExchangeState) -> Result<Self, Invalid> {
-        let asked = saved.asked.into_iter().map(Asked::restore).collect::<Result<_, _>>()?;
+        let asked = saved.asked.iter().map(Expected::restore).collect();
         let waiting = saved.waiting.into_iter().map(Waiting::restore).collect::<Result<_, _>>()?;
         let mut trail = Trail::default();
         let sent = saved.sent.into_iter().map(|sent| restore_sent(&sent, &mut trail));
@@ -281,7 +294,7 @@ impl Exchange {
             trail,
             data_kept: 0,
         };
-        let is_on_way = |asked: &&Asked| asked.refused.is_none();
+        let is_on_way = |asked: &&Expected| asked.refused.is_none();
         let is_message = |waiting: &&Waiting| matches!(waiting, Waiting::Message(..));
         exchange.on_way = exchange.asked.iter().filter(is_on_way).count() as u32;
         exchange.messages_waiting = exchange.waiting.iter().filter(is_message).count() as u32;
@@ -313,12 +326,11 @@ impl Exchange {
         };
         ensure(self.sent.iter().all(is_there), "an operation beyond the app's memory")?;
         let is_extent = |(offset, length)| end.is_extent(offset, length);
-        let asked = self.asked.iter().map(|asked| asked.payload);
-        let waiting = self.waiting.iter().map(|waiting| match waiting {
+        let mut waiting = self.waiting.iter().map(|waiting| match waiting {
             Waiting::Operation(asked) => asked.payload,
             Waiting::Message(message) => (message.offset, message.length),
         });
-        ensure(asked.chain(waiting).all(is_extent), "what is beyond the pool is to be sent")
+        ensure(waiting.all(is_extent), "what is beyond the pool is to be sent")
     }
 
     /// Holds it against what its flow has.
@@ -370,6 +382,18 @@ impl Asked {
         let request =
             Request::parse(&request).map_err(|_| Invalid("a request without its head"))?;
         Ok(Self { token, request, payload, refused: refused.map(OperationStatus::of) })
+    }
+}
+
+impl Expected {
+    fn save(&self) -> ExpectedState {
+        let Self { token, kind, refused, data_max } = *self;
+        ExpectedState { token, kind, refused: refused.map(|status| status as u8), data_max }
+    }
+
+    fn restore(saved: &ExpectedState) -> Self {
+        let ExpectedState { token, kind, refused, data_max } = *saved;
+        Self { token, kind, refused: refused.map(OperationStatus::of), data_max }
     }
 }
 
@@ -435,7 +459,7 @@ mod tests {
         assert_eq!(restored.save(), saved);
         restored.arrived(3);
         assert!(restored.save().sent.is_empty());
-        let told = AskedState { refused: Some(6), ..saved.asked[0].clone() };
+        let told = ExpectedState { refused: Some(6), ..saved.asked[0].clone() };
         assert!(Exchange::restore(ExchangeState { asked: vec![told], ..saved }).is_err());
     }
 }

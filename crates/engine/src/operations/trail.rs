@@ -4,10 +4,14 @@
 /// what has gone is cut off when it is half of all, so that each byte is moved once at most.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
-    bytes: Vec<u8>,
-    /// Of `bytes`, so many have gone.
+    /// Those that are kept, and behind them whatever was there before: to write zeros over that for
+    /// each that is appended takes longer than the rest.
+    memory: Vec<u8>,
+    /// Of `memory`, so many have been appended.
+    filled: usize,
+    /// Of these, so many have gone.
     gone: usize,
-    /// The place of the first of `bytes`, as [`Trail::end`] counts.
+    /// The place of the first of `memory`, as [`Trail::end`] counts.
     start: u64,
 }
 
@@ -15,38 +19,38 @@ impl Trail {
     /// The place of what is appended next.
     #[inline]
     pub(super) const fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.start + self.filled as u64
     }
 
-    /// Appends so many bytes, to be written.
+    /// Appends so many bytes, all of which are to be written.
     #[inline]
     pub(super) fn append(&mut self, count: usize) -> &mut [u8] {
-        let end = self.bytes.len();
-        self.bytes.resize(end + count, 0);
-        &mut self.bytes[end..]
+        let (start, end) = (self.filled, self.filled + count);
+        if end > self.memory.len() {
+            self.memory.resize(end, 0);
+        }
+        self.filled = end;
+        &mut self.memory[start..end]
     }
 
     /// So many bytes that begin at a place. None if they are not all there.
     #[inline]
     pub(super) fn at(&self, place: u64, count: u32) -> &[u8] {
         let from = place.wrapping_sub(self.start) as usize;
-        let found = self.bytes.get(from..).and_then(|bytes| bytes.get(..count as usize));
-        found.unwrap_or(&[])
+        let kept = &self.memory[..self.filled];
+        kept.get(from..).and_then(|bytes| bytes.get(..count as usize)).unwrap_or(&[])
     }
 
     /// The first so many go.
     #[inline]
     pub(super) fn forget(&mut self, count: usize) {
         self.gone += count;
-        if self.gone == self.bytes.len() {
-            self.bytes.clear();
-        } else if self.gone > self.bytes.len() / 2 {
-            self.bytes.drain(..self.gone);
-        } else {
-            return;
+        if self.gone > self.filled / 2 {
+            self.memory.copy_within(self.gone..self.filled, 0);
+            self.filled -= self.gone;
+            self.start += self.gone as u64;
+            self.gone = 0;
         }
-        self.start += self.gone as u64;
-        self.gone = 0;
     }
 }
 
@@ -75,6 +79,6 @@ mod tests {
                 assert_eq!((bytes.len(), bytes.last()), (count, Some(&last)));
             }
         }
-        assert!(trail.bytes.len() < 1000 && trail.at(trail.end(), 1).is_empty());
+        assert!(trail.memory.len() < 1000 && trail.at(trail.end(), 1).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use clearway_wire::clearway::{Fragment, Frames, Message};
 use super::receive::check_reserved;
 use super::{Flow, Outcome, State};
 use crate::app::{App, Operation, Outbound};
-use crate::incoming::Refused;
+use crate::incoming::{DueOperations, Refused};
 
 impl Flow {
     /// True if the peer knows operations.
@@ -50,15 +50,18 @@ impl Flow {
         frames: &mut Frames<'_>,
         app: &mut impl App,
     ) -> Result<bool, Refused> {
-        let mut any = false;
+        if frames.clone().next_operation().is_none() {
+            return Ok(false);
+        }
+        self.check_operation(0)?;
+        let mut due = DueOperations::new(&mut self.main.incoming, frames);
+        app.operate_due(self.main.owner, &mut due);
+        due.end()?;
         while let Some(operation) = frames.next_operation() {
             self.take_operation(&operation, app)?;
-            any = true;
         }
-        if any {
-            self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
-        }
-        Ok(any)
+        self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
+        Ok(true)
     }
 
     /// Takes a whole operation.
