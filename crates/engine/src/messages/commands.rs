@@ -195,7 +195,9 @@ impl Messages {
                     self.endpoint.send_all(now, key, (offset, length), &mut run);
                     let behind = most - taken - run.left;
                     (taken, next) = (taken + behind, run.next);
-                    channel.submitted_behind(slot, behind as u32);
+                    if behind > 0 {
+                        channel.submitted_behind(slot, behind as u32);
+                    }
                 }
                 Some((slot, None)) => {
                     slow = Some((slot, offset, length));
