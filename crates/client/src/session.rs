@@ -112,8 +112,13 @@ impl Session {
         if !self.is_own() {
             return Err(of_the_parent());
         }
-        if control::send(&self.socket, request, &[]).is_err() {
-            return Err(self.last_words());
+        match control::send(&self.socket, request, &[]) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let text = "give fewer filters, peers or whatever it lists, or shorter ones";
+                return Err(Error::argument(format!("{error}; {text}")));
+            }
+            Err(_) => return Err(self.last_words()),
         }
         let deadline = Instant::now() + ANSWER_PATIENCE;
         loop {
@@ -224,21 +229,33 @@ fn parse(packet: &Packet) -> Result<Reply, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clearway_channel::control::{Listen, Listening};
+    use clearway_channel::control::{Listen, Listening, OpenVif, PACKET_BYTES_MAX};
     use rustix::net::socketpair;
+
+    fn session(given_up: u32) -> (Session, OwnedFd) {
+        let (unix, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
+        let (app, daemon) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
+        let (socket, process) = (Arc::new(app), std::process::id());
+        (Session { socket, linger: Duration::ZERO, given_up, process }, daemon)
+    }
+
+    /// The session goes on: nothing was sent.
+    #[test]
+    fn a_request_that_is_too_long_is_an_argument_that_is_wrong() {
+        let (mut session, _daemon) = session(0);
+        let receive = vec!["x".repeat(PACKET_BYTES_MAX)];
+        let request = Request::OpenVif(OpenVif { receive, ..OpenVif::default() });
+        let error = session.request(&request).expect_err("too long");
+        assert_eq!(error.code(), Code::Invalid, "{error}");
+        assert!(error.to_string().contains("65536 bytes"), "{error}");
+        session.check().expect("it is not over");
+    }
 
     /// An answer that came too late is neither the daemon's farewell nor that to the next request.
     #[test]
     fn late_answers_are_nobodys() {
-        let (unix, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
         let address = "10.0.0.1:7".parse().expect("an address");
-        let (app, daemon) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
-        let mut session = Session {
-            socket: Arc::new(app),
-            linger: Duration::ZERO,
-            given_up: 2,
-            process: std::process::id(),
-        };
+        let (mut session, daemon) = session(2);
         let say = |reply| control::send(&daemon, &reply, &[]).expect("sent");
         say(Reply::Unlistened(Empty {}));
         session.check().expect("no farewell");

@@ -24,7 +24,8 @@ pub struct Packet {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Sends one message. An error of kind `WouldBlock` means that the other side does not read.
+/// Sends one message. An error of kind `WouldBlock` means that the other side does not read; one of
+/// kind `InvalidInput` that the message is over the limit.
 pub fn send(
     socket: impl AsFd,
     message: &impl Serialize,
@@ -32,7 +33,9 @@ pub fn send(
 ) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > PACKET_BYTES_MAX || descriptors.len() > DESCRIPTORS_MAX {
-        let text = format!("control message of {} bytes is over the limit", bytes.len());
+        let length = bytes.len();
+        let text =
+            format!("a control message of {length} bytes; it has {PACKET_BYTES_MAX} bytes at most");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
