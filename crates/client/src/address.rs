@@ -117,6 +117,11 @@ pub fn resolve_host(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
+    // No name of a host has a colon (RFC 1123, section 2.1).
+    if host.contains(':') && !host.contains('%') {
+        let text = "it is no address, nor has it a port from 0 to 65535 behind one";
+        return Err(unknown(host, std::io::Error::other(text)));
+    }
     let found =
         (host, port).to_socket_addrs().map_err(|cause| unknown(host, why_unknown(host, cause)))?;
     let mut addresses: Vec<SocketAddr> = found.collect();
@@ -251,6 +256,10 @@ mod tests {
         for text in ["", ":1", "10.0.0.2", "fe80::1:4000", "host:port", "host:99999", "[]:4"] {
             let error = text.to_peers().expect_err(text);
             assert!(error.to_string().contains("HOST:PORT"), "{text}: {error}");
+        }
+        for text in ["10.0.0.2:99999", "host:port", "1:2:3", "[::1]:x"] {
+            let error = resolve(text, 9).expect_err(text);
+            assert!(error.to_string().contains("nor has it a port"), "{text}: {error}");
         }
     }
 
