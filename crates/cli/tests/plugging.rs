@@ -132,6 +132,46 @@ fn interface_is_made_again_as_the_daemon_likes_it() {
     interface_is_made_again("user = \"nobody\"\n", "");
 }
 
+/// The server's end of the pair is given another Ethernet address, and then another name, which it
+/// has for a while: connections go on.
+fn interface_becomes_another(keys: &str) {
+    let Some(veth) = Veth::new() else { return };
+    let network = on_both(&veth, "", keys);
+    let undisturbed = Traffic::start(&network, 4000);
+    echo_at(&network.server, INTERFACE, 4001);
+    let mut client = network.client.attach_at(INTERFACE, "client");
+    let to = SocketAddr::new(at(78, 2), 4001);
+    let connection = client.connect(to, Some(PATIENCE)).expect("connected");
+    exchange(&mut client, connection);
+    veth.ip(1, &format!("link set {INTERFACE} address 02:78:00:00:00:02"));
+    eventually("it is opened again", || {
+        engine(&network.server, INTERFACE)["queues"][0]["mac"] == "02:78:00:00:00:02"
+    });
+    exchange(&mut client, connection);
+    for (now, then) in [(INTERFACE, "other"), ("other", INTERFACE)] {
+        veth.ip(1, &format!("link set {now} down"));
+        veth.ip(1, &format!("link set {now} name {then}"));
+        veth.ip(1, &format!("link set {then} up"));
+        let is_gone = then != INTERFACE;
+        eventually("it notices", || {
+            engine(&network.server, INTERFACE)["interface_gone"] == is_gone
+        });
+    }
+    exchange(&mut client, connection);
+    undisturbed.goes_on();
+    veth.kernel_goes_on();
+}
+
+#[test]
+fn interface_becomes_another_on_af_packet() {
+    interface_becomes_another("driver = \"af_packet\"");
+}
+
+#[test]
+fn interface_becomes_another_on_af_xdp() {
+    interface_becomes_another("driver = \"af_xdp\"");
+}
+
 /// A reload brings a NIC, takes it away, and brings it again.
 fn nic_comes_by_reload(top: &str, keys: &str) {
     let Some(veth) = Veth::new() else { return };

@@ -1,5 +1,5 @@
 //! The kernel's interfaces change while the daemon runs: addresses, routes, MTU, carrier. Here is
-//! what follows for steering and for the engine.
+//! what follows for steering and for the engine. One with another Ethernet address is another NIC.
 //!
 //! The kernel's news come in bursts, several for one command of an administrator. So they are
 //! waited for a little, and then everything is read again, at most a few times per second, however
@@ -25,8 +25,8 @@ const READING_PAUSE: Duration = Duration::from_millis(200);
 enum Followed {
     Same,
     Changed(ip::Config),
-    /// The interface was removed.
-    Lost,
+    /// The interface is not what it was, or is gone; and why.
+    Lost(&'static str),
 }
 
 /// The follower of a NIC, and when it is to read.
@@ -96,11 +96,11 @@ impl ControlPlane {
                         });
                     }
                 }
-                Followed::Lost => lost.push(index),
+                Followed::Lost(why) => lost.push((index, why)),
             }
         }
-        for nic in lost {
-            self.close_nic(nic, "its interface was removed; it is waited for");
+        for (nic, why) in lost {
+            self.close_nic(nic, why);
         }
     }
 
@@ -125,9 +125,14 @@ impl NicSlot {
             Ok(change) => change,
             Err(error) => {
                 tracing::debug!(nic = self.name, %error, "the interface cannot be read");
-                return Followed::Lost;
+                return Followed::Lost("its interface was removed; it is waited for");
             }
         };
+        if change.is_another {
+            return Followed::Lost(
+                "its Ethernet address, or its name, is another; it is opened again",
+            );
+        }
         if let Some(is_up) = change.carrier {
             tracing::info!(nic = self.name, "the link is {}", if is_up { "up" } else { "down" });
         }

@@ -26,6 +26,8 @@ pub(crate) struct Follower {
     /// What was found last.
     network: ip::Config,
     is_running: bool,
+    /// The NIC has the Ethernet address of the kernel's interface: it is not the other end of one.
+    has_its_mac: bool,
 }
 
 impl Follower {
@@ -41,9 +43,9 @@ impl Follower {
         let of_kernel = are_of_kernel(nic, facts)?;
         let network = network(nic, mac, &capabilities, of_kernel, facts);
         let nic = nic.clone();
-        let is_running = facts.running;
+        let (is_running, has_its_mac) = (facts.running, facts.mac == Some(mac));
         let watch = Watching::Interface(watch, capabilities);
-        Ok(Self { watch, nic, of_kernel, network, is_running })
+        Ok(Self { watch, nic, of_kernel, network, is_running, has_its_mac })
     }
 
     /// Follows all interfaces of a host, whose `ways` were read by `watch` just now.
@@ -56,13 +58,13 @@ impl Follower {
     ) -> Self {
         let network = udp::network(nic, mac, &capabilities, ways);
         let (watch, nic) = (Watching::Host(watch, capabilities), nic.clone());
-        Self { watch, nic, of_kernel: true, network, is_running: true }
+        Self { watch, nic, of_kernel: true, network, is_running: true, has_its_mac: false }
     }
 
     /// Follows the link of a memif that is being waited for.
     pub(super) fn of_memif(watch: memif::Watch, nic: &Nic, network: ip::Config) -> Self {
         let (watch, nic) = (Watching::Memif(watch), nic.clone());
-        Self { watch, nic, of_kernel: false, network, is_running: false }
+        Self { watch, nic, of_kernel: false, network, is_running: false, has_its_mac: false }
     }
 
     /// The network as it was found last.
@@ -124,14 +126,17 @@ impl Follower {
                 network.mtu
             );
         }
-        self.take_network(network, facts.running)
+        let change = self.take_network(network, facts.running);
+        // One that has another name has no address under that which it was opened by.
+        Change { is_another: self.has_its_mac && facts.mac != Some(self.network.mac), ..change }
     }
 
     fn take_network(&mut self, network: ip::Config, is_running: bool) -> Change {
         let is_other = network != self.network;
         let was_running = std::mem::replace(&mut self.is_running, is_running);
         self.network = network;
-        Change { is_other, carrier: (was_running != is_running).then_some(is_running) }
+        let carrier = (was_running != is_running).then_some(is_running);
+        Change { is_other, carrier, is_another: false }
     }
 }
 
@@ -150,6 +155,8 @@ pub(crate) struct Change {
     pub(crate) is_other: bool,
     /// The link has come up or gone down.
     pub(crate) carrier: Option<bool>,
+    /// The interface has another Ethernet address, or another name, than when it was opened.
+    pub(crate) is_another: bool,
 }
 
 impl AsFd for Follower {
