@@ -51,7 +51,8 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
             Driver::Interface(interface) => found.interface(nic, interface),
             Driver::Tap(device) => found.tap(nic, device),
             Driver::Dpdk(device) => found.mend(dpdk_is_built_in(device)),
-            Driver::Memif(_) | Driver::Udp => {}
+            Driver::Udp => found.udp(nic),
+            Driver::Memif(_) => {}
         }
     }
     found.finish(path)
@@ -201,6 +202,16 @@ impl Found {
         self.mode(nic, interface, &facts);
         self.gateways(nic, &facts);
         self.addresses(nic, &facts);
+    }
+
+    /// Sockets can only be at an address that the kernel has.
+    fn udp(&mut self, nic: &Nic) {
+        let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return };
+        let there: Vec<IpAddr> = interfaces.filter_map(|own| ip_of(&own.address?)).collect();
+        for network in nic.addresses.iter().filter(|own| !there.contains(&own.address)) {
+            let cause = format!("this host has no address {} (`ip address`)", network.address);
+            self.add(cause, format!("correct `addresses` of the NIC \"{}\"", nic.name));
+        }
     }
 
     /// A tap device that is not there yet will be made.

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::problem::{Problems, Sink};
 use super::reader::{Placed, Section};
 use super::{
-    Config, Congestion, Control, ENGINES_MAX, Log, LogFormat, Machine, Metrics, Nic,
+    Config, Congestion, Control, Driver, ENGINES_MAX, Log, LogFormat, Machine, Metrics, Nic,
     UDP_PORT_DEFAULT, machine, parse_nic, parse_policy,
 };
 
@@ -88,8 +88,30 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         confine: confine.unwrap_or(true),
         user,
     };
+    check_sockets(&root, &config);
     root.finish();
     config
+}
+
+/// Each path is one socket's.
+fn check_sockets(root: &Section<'_>, config: &Config) {
+    let mut sockets = vec![("the control socket", config.control.socket.as_path())];
+    sockets.extend(config.metrics.socket.as_deref().map(|path| ("the socket of metrics", path)));
+    sockets.extend(config.nics.iter().filter_map(|nic| match &nic.driver {
+        Driver::Memif(link) => Some(("the memif socket", Path::new(&link.socket))),
+        _ => None,
+    }));
+    // Those of memif were compared with each other.
+    for (index, (what, path)) in sockets.iter().enumerate().skip(1) {
+        let is_same = |(other, there): &&(&str, &Path)| there == path && other != what;
+        if let Some((other, _)) = sockets[..index].iter().find(is_same) {
+            root.report(
+                &(0..0),
+                format!("{other} and {what} are both at {}", path.display()),
+                "give each a path of its own",
+            );
+        }
+    }
 }
 
 fn seconds(given: Option<Placed<u64>>, default: Duration) -> Duration {
@@ -154,6 +176,9 @@ fn metrics(mut section: Section<'_>) -> Metrics {
     let mut metrics = Metrics::default();
     for text in section.strings("listen", false) {
         match text.value.parse() {
+            Ok(address) if metrics.listen.contains(&address) => {
+                section.report(&text.span, format!("{address} stands twice"), "remove one");
+            }
             Ok(address) => metrics.listen.push(address),
             Err(_) => section.report(
                 &text.span,
@@ -195,7 +220,10 @@ fn log(mut section: Section<'_>) -> Log {
 fn check_level(level: &str) -> Result<(), String> {
     let filter = level.parse::<tracing_subscriber::filter::EnvFilter>();
     filter.map_err(|error| error.to_string())?;
-    let is_level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    let is_level = |word: &str| {
+        // To the filter, nothing is "error".
+        !word.is_empty() && word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok()
+    };
     let is_meant =
         |word: &&str| word.contains(['=', '[']) || is_level(word) || word.starts_with("clearway");
     match level.split(',').map(str::trim).find(|word| !is_meant(word)) {

@@ -14,9 +14,11 @@ use super::{
     Tap, XdpMode,
 };
 
-/// IPv6 needs 1280 (RFC 8200, section 5); a host that only speaks IPv4 gets by with less, but not
-/// below 576 (RFC 791, section 3.1).
+/// A host that only speaks IPv4 gets by with that (RFC 791, section 3.1).
 const MTU_BYTES_MIN: u64 = 576;
+/// RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets
+/// or greater."
+const MTU_BYTES_MIN_IPV6: u64 = 1280;
 /// What the total length of an IPv4 packet can say (RFC 791, section 3.1), less the room that an
 /// Ethernet header and a VLAN tag take in a memif buffer of 64 KiB.
 const MTU_BYTES_MAX: u64 = 65_518;
@@ -66,6 +68,7 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
     let addresses = addresses(section);
     let routes = parse_routes::routes(section, &addresses);
     let mtu_bytes = section.integer("mtu_bytes", MTU_BYTES_MIN..=MTU_BYTES_MAX);
+    check_mtu(section, mtu_bytes.as_ref(), &addresses);
     let vlan = section.integer("vlan", 1..=4094);
     let idle = section.choice(
         "idle",
@@ -77,6 +80,7 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         ],
     );
     let driver = driver?;
+    check_loopback(section, &driver, &addresses);
     if addresses.is_empty()
         && let Some(why) = needs_addresses(&driver)
     {
@@ -93,6 +97,36 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         idle: idle.unwrap_or(Idle::Adaptive),
         cores,
     })
+}
+
+/// Packets of the loopback's addresses leave no host (RFC 1122, section 3.2.1.3): daemons of one
+/// host reach each other there by the kernel's sockets only.
+fn check_loopback(section: &Section<'_>, driver: &Driver, addresses: &[Placed<Network>]) {
+    if *driver == Driver::Udp {
+        return;
+    }
+    for own in addresses.iter().filter(|own| own.value.address.is_loopback()) {
+        section.report(
+            &own.span,
+            format!("{} is the loopback's, and other hosts drop it", own.value.address),
+            "give an address of the network that the NIC is on",
+        );
+    }
+}
+
+fn check_mtu(section: &Section<'_>, mtu: Option<&Placed<u64>>, addresses: &[Placed<Network>]) {
+    let Some(mtu) = mtu.filter(|mtu| mtu.value < MTU_BYTES_MIN_IPV6) else { return };
+    let is_ipv6 = |address: &&Placed<Network>| address.value.address.is_ipv6();
+    if let Some(address) = addresses.iter().find(is_ipv6) {
+        section.report(
+            &mtu.span,
+            format!(
+                "`mtu_bytes = {}` is too little for {}: IPv6 needs {MTU_BYTES_MIN_IPV6}",
+                mtu.value, address.value.address
+            ),
+            "raise it, or remove the addresses of IPv6",
+        );
+    }
 }
 
 /// Why a NIC of this driver has no addresses but those that are given, if so.
@@ -448,7 +482,7 @@ fn addresses(section: &mut Section<'_>) -> Vec<Placed<Network>> {
 
 /// False for the network itself and its broadcast address. Links of two hosts (RFC 3021) and single
 /// addresses have neither.
-fn is_of_a_host(network: &Network) -> bool {
+pub(super) fn is_of_a_host(network: &Network) -> bool {
     let IpAddr::V4(address) = network.address else { return true };
     let hosts = u32::MAX.checked_shr(network.prefix_bits.into()).unwrap_or(0);
     let host = address.to_bits() & hosts;
@@ -460,8 +494,18 @@ pub(super) fn parse_network(text: &str) -> Option<Network> {
     let address: IpAddr = address.parse().ok()?;
     let prefix_bits: u8 = prefix.parse().ok()?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
-    let of_a_host = !address.is_unspecified() && !address.is_multicast();
-    (of_a_host && (1..=bits).contains(&prefix_bits)).then_some(Network { address, prefix_bits })
+    (names_a_host(address) && (1..=bits).contains(&prefix_bits))
+        .then_some(Network { address, prefix_bits })
+}
+
+/// False for what no packet comes from: RFC 1122, section 3.2.1.3, and RFC 4291, sections 2.5.2,
+/// 2.5.5.2 and 2.7. Other hosts drop it.
+pub(super) fn names_a_host(address: IpAddr) -> bool {
+    let is_reserved = match address {
+        IpAddr::V4(address) => address.octets()[0] == 0,
+        IpAddr::V6(address) => address.is_unspecified() || address.to_ipv4_mapped().is_some(),
+    };
+    !is_reserved && !address.is_multicast()
 }
 
 fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
@@ -481,6 +525,7 @@ fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
         );
     }
     refuse_overlaps_of_udp(before, nic, section);
+    refuse_overlaps_of_memif(before, nic, section);
     parse_dpdk::refuse_duplicates(before, nic, section);
     let shared = nic.addresses.iter().find(|network| {
         before.iter().any(|other| other.addresses.iter().any(|n| n.address == network.address))
@@ -500,6 +545,25 @@ fn interface_of(nic: &Nic) -> Option<&str> {
         Driver::Interface(interface) => Some(&interface.name),
         Driver::Tap(tap) => Some(&tap.interface),
         Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => None,
+    }
+}
+
+/// A socket of memif has one server, and a link one client.
+fn refuse_overlaps_of_memif(before: &[Nic], nic: &Nic, section: &Section<'_>) {
+    let Driver::Memif(link) = &nic.driver else { return };
+    let overlaps = |other: &Nic| match &other.driver {
+        Driver::Memif(other) => {
+            let is_same_link = link.role == MemifRole::Server || link.id == other.id;
+            link.socket == other.socket && link.role == other.role && is_same_link
+        }
+        _ => false,
+    };
+    if let Some(other) = before.iter().find(|other| overlaps(other)) {
+        section.report(
+            section.span(),
+            format!("the NIC \"{}\" has the same memif socket in the same role", other.name),
+            "give each a `socket` of its own; two clients of one socket may have other `id`s",
+        );
     }
 }
 

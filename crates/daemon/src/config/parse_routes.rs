@@ -7,6 +7,7 @@ use clearway_base::Prefix;
 use clearway_engine::ip::Route;
 
 use super::Network;
+use super::parse_nic;
 use super::reader::{Placed, Section};
 
 /// The largest metric that the kernel knows.
@@ -104,8 +105,15 @@ fn gateway(
         let cause = format!("the gateway {gateway} is one of this host's own `addresses`");
         section.report(&text.span, cause, "name the router's address on this link");
     }
-    let reachable = addresses.iter().any(|network| network.value.on_link(gateway));
-    if !addresses.is_empty() && !reachable && !is_link_local(gateway) {
+    let link = addresses.iter().map(|network| network.value).find(|link| link.on_link(gateway));
+    let is_of_a_host =
+        link.is_none_or(|link| parse_nic::is_of_a_host(&Network { address: gateway, ..link }));
+    if !parse_nic::names_a_host(gateway) || !is_of_a_host {
+        let cause = format!("{gateway} is not the address of a router, or of any host");
+        section.report(&text.span, cause, "name the router's address on this link");
+        return None;
+    }
+    if !addresses.is_empty() && link.is_none() && !is_link_local(gateway) {
         section.report(
             &text.span,
             format!("the gateway {gateway} is not on the link of any of the `addresses`"),

@@ -192,6 +192,11 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (nic("addresses = [\"10.0.0.255/24\"]\n"), 3, "not an address of a host", "/24"),
         (nic("addresses = [\"10.0.0.0/24\"]\n"), 3, "not an address of a host", "/24"),
         (nic("addresses = [\"255.255.255.255/24\"]\n"), 3, "not an address of a host", "/24"),
+        (nic("addresses = [\"0.0.0.1/8\"]\n"), 3, "not an address of a host", "/24"),
+        (nic("addresses = [\"::ffff:10.0.0.1/120\"]\n"), 3, "not an address of a host", "/64"),
+        (nic("addresses = [\"127.0.0.1/8\"]\n"), 3, "127.0.0.1 is the loopback's", "network"),
+        (nic("addresses = [\"::1/128\"]\n"), 3, "::1 is the loopback's", "network"),
+        (nic("mtu_bytes = 1279\naddresses = [\"fd00::1/64\"]\n"), 3, "needs 1280", "raise"),
         (nic("cores = [-1]\n"), 3, "core -1", "[0, 1]"),
         (nic("engines = 65\n"), 3, "`engines = 65` is out of range", "from 1 to 64"),
         (
@@ -231,6 +236,10 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         ),
         (memif("gateway = \"10.0.0.1\"\n"), 6, "10.0.0.1 is one of this host's own", "router"),
         (memif("gateways = [\"10.0.0.1\"]\n"), 6, "10.0.0.1 is one of this host's own", "router"),
+        (memif("gateway = \"10.0.0.255\"\n"), 6, "10.0.0.255 is not the address of", "router"),
+        (memif("gateway = \"10.0.0.0\"\n"), 6, "10.0.0.0 is not the address of", "router"),
+        (nic("gateway = \"224.0.0.1\"\n"), 3, "224.0.0.1 is not the address of", "router"),
+        (nic("gateways = [\"::\"]\n"), 3, ":: is not the address of", "router"),
         (
             memif("gateways = [\"10.0.0.2\"]\ngateway = \"10.0.0.3\"\n"),
             7,
@@ -246,6 +255,15 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (memif("secret = \"0123456789012345678901234\"\n"), 6, "longer than 23", "both sides"),
         (memif("buffer_bytes = 100\n"), 6, "out of range", "512"),
         (nic(ETHERNET), 3, "same interface", "once"),
+        (memif(MEMIF), 6, "\"memif0\" has the same memif socket", "a `socket` of its own"),
+        (memif("[control]\nsocket = \"/tmp/m\"\n"), 1, "control socket and the memif", "a path"),
+        (
+            nic("[control]\nsocket = \"/tmp/m\"\n[metrics]\nsocket = \"/tmp/m\"\n"),
+            1,
+            "the control socket and the socket of metrics are both at /tmp/m",
+            "a path",
+        ),
+        (nic("[metrics]\nlisten = [\"[::1]:1\",\n\"[::1]:1\"]\n"), 5, "stands twice", "remove"),
         (memif(MEMIF), 6, "two NICs with the name \"memif0\"", "`name`"),
         (nic("[control]\nsocket = \"c.sock\"\n"), 4, "not an absolute path", "/run"),
         (nic(&format!("[control]\nsocket = \"/{}\"\n", "x".repeat(110))), 4, "longer", "short"),
@@ -454,6 +472,28 @@ fn check_finds_a_gateway_that_is_the_interface_itself() {
     assert!(problems.contains("192.0.2.1 is on no network of lo"), "{problems}");
 }
 
+#[test]
+fn check_finds_an_address_of_udp_sockets_that_the_kernel_has_not() {
+    let at = |text: &str| {
+        let network = Network { address: text.parse().expect("an address"), prefix_bits: 24 };
+        checked(Nic::new("udp", Driver::Udp, vec![network]), Limits::default())
+    };
+    assert_eq!(at("127.0.0.1"), Ok(Vec::new()));
+    let problems = at("192.0.2.7").expect_err("nobody's").to_string();
+    assert!(problems.contains("no address 192.0.2.7"), "{problems}");
+}
+
+/// Two clients of a socket are two links if their numbers differ, as in other programs.
+#[test]
+fn memif_clients_share_a_socket() {
+    let client = MEMIF.replace("server", "client");
+    let other = client.replace("10.0.0.1", "10.0.0.2") + "name = \"two\"\n";
+    let with_id = format!("{client}{other}id = 1\n");
+    assert_eq!(read(&with_id).unwrap_or_else(|problems| panic!("{problems}")).nics.len(), 2);
+    let problems = read(&format!("{client}{other}")).expect_err("one link").to_string();
+    assert!(problems.contains("same memif socket"), "{problems}");
+}
+
 /// The total goes by the machine, so the same configuration is right on a larger one.
 #[test]
 fn check_tells_of_a_limit_that_this_machine_keeps_out_of_reach() {
@@ -593,7 +633,7 @@ fn log_level_has_to_be_one() {
     for fine in ["info", "TRACE", "off", "warn,clearway_nic=debug", "clearway_daemon", "a=1"] {
         with(fine).unwrap_or_else(|problems| panic!("{fine}: {problems}"));
     }
-    for wrong in ["verbose", "infos", "info,loud", "a=verbose"] {
+    for wrong in ["verbose", "infos", "info,loud", "a=verbose", "", "info,"] {
         let problems = with(wrong).expect_err(wrong).to_string();
         assert!(problems.contains("is not a log level") && problems.contains(":1:"), "{problems}");
     }
