@@ -1,6 +1,8 @@
 //! The broker's side: become nobody in particular, confine oneself, serve until the daemon has
 //! gone.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -29,7 +31,7 @@ pub(crate) fn serve() -> Result<(), Error> {
     serve_task().map_err(|error| Error::resources("serve the daemon as its broker", error))
 }
 
-fn serve_task() -> std::io::Result<()> {
+fn serve_task() -> io::Result<()> {
     hold_signals()?;
     let packet = packet::receive(stdin())?;
     let task: Task = serde_json::from_slice(&packet.bytes)?;
@@ -42,31 +44,31 @@ fn serve_task() -> std::io::Result<()> {
 }
 
 /// What ends or reloads the daemon may be sent to its whole group of processes.
-pub(crate) fn hold_signals() -> std::io::Result<()> {
+pub(crate) fn hold_signals() -> io::Result<()> {
     Ok(SigSet::from_iter(SIGNALS).thread_block()?)
 }
 
 /// Tells the daemon that this process is ready, or why it is not.
-pub(crate) fn say_ready<T>(ready: &std::io::Result<T>) -> std::io::Result<()> {
+pub(crate) fn say_ready<T>(ready: &io::Result<T>) -> io::Result<()> {
     let answer = Answer { problem: ready.as_ref().err().map(ToString::to_string) };
     packet::send(stdin(), &serde_json::to_vec(&answer)?, &[])
 }
 
 /// Gives everything up that the task does not need.
-fn prepare(task: &Task) -> std::io::Result<()> {
+fn prepare(task: &Task) -> io::Result<()> {
     let user = task.user.as_deref().map(OwnUser::named).transpose()?.flatten();
     privileges::drop_all(user.as_ref())?;
     confinement::confine_broker(task);
     Ok(())
 }
 
-fn start(task: &Task, descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
+fn start(task: &Task, descriptors: Vec<OwnedFd>) -> io::Result<()> {
     let mut descriptors = descriptors.into_iter();
     for address in &task.connections {
-        let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
+        let socket = descriptors.next().ok_or(io::ErrorKind::InvalidData)?;
         connect_by(socket, address)?;
     }
-    let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
+    let socket = descriptors.next().ok_or(io::ErrorKind::InvalidData)?;
     for _ in 0..LOOKUPS_AT_ONCE {
         let socket = socket.try_clone()?;
         spawn("looking up", move || look_up_for(&socket))?;
@@ -75,16 +77,16 @@ fn start(task: &Task, descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
 }
 
 /// From now on, requests on `socket` are answered with connections to `address`.
-pub(crate) fn connect_by(socket: OwnedFd, address: &str) -> std::io::Result<()> {
+pub(crate) fn connect_by(socket: OwnedFd, address: &str) -> io::Result<()> {
     let address = parse_address(address)?;
     spawn("connecting", move || connect_for(&socket, &address))
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-fn parse_address(text: &str) -> std::io::Result<SocketAddrUnix> {
+fn parse_address(text: &str) -> io::Result<SocketAddrUnix> {
     Ok(match text.strip_prefix('@') {
         Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
         None => SocketAddrUnix::new(Path::new(text))?,
@@ -152,16 +154,14 @@ fn reread(path: Option<&Path>) -> Reread {
         );
     };
     let name = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
+    let text = match text_of(path) {
         Ok(text) if text.len() <= CONFIG_BYTES_MAX => text,
         Ok(_) => {
             return Reread::Problem(format!("{name}: it is longer than {CONFIG_BYTES_MAX} bytes"));
         }
         Err(error) => {
-            return Reread::Problem(format!(
-                "{name}: cannot read it: {error}\n    remedy: the daemon's user has to be able to: \
-                 chgrp clearway {name}; chmod 640 {name}"
-            ));
+            let remedy = remedy(error.kind(), &name);
+            return Reread::Problem(format!("{name}: cannot read it: {error}\n    {remedy}"));
         }
     };
     let recorder = Recorder::new();
@@ -171,11 +171,31 @@ fn reread(path: Option<&Path>) -> Reread {
     }
 }
 
-fn answer_with(reread: &Reread) -> std::io::Result<()> {
+/// The text of a file, or so much of it that it is seen to be too long. What is no file may have no
+/// end, or no beginning yet: with its broker, the daemon would wait for it.
+fn text_of(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(CONFIG_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn remedy(kind: io::ErrorKind, name: &str) -> String {
+    match kind {
+        io::ErrorKind::PermissionDenied => format!(
+            "remedy: the daemon's user has to be able to: chgrp clearway {name}; chmod 640 {name}"
+        ),
+        _ => "remedy: put a file there".to_owned(),
+    }
+}
+
+fn answer_with(reread: &Reread) -> io::Result<()> {
     packet::send(stdin(), &serde_json::to_vec(reread)?, &[])
 }
 
-fn set_mode(socket: &Path, mode: u32) -> std::io::Result<()> {
+fn set_mode(socket: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode))
 }
 
@@ -196,5 +216,23 @@ impl Manager {
     /// A manager that has gone is no reason to end.
     fn tell(&self, state: &[u8]) {
         let _ = sendto(&self.socket, state, rustix::net::SendFlags::NOSIGNAL, &self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    /// A pipe that nobody writes into, one without an end, and a directory.
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let pipe = std::env::temp_dir().join(format!("clearway-broker-{}", std::process::id()));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe");
+        for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/")] {
+            let Reread::Problem(problem) = reread(Some(path)) else { panic!("it was read") };
+            assert!(problem.contains("it is no file\n    remedy: put a file there"), "{problem}");
+        }
+        std::fs::remove_file(&pipe).expect("its own");
     }
 }
