@@ -86,9 +86,17 @@ impl Metrics {
         let engines: Vec<Counted> =
             nics.zip(engines).map(|(nic, engine)| Counted::of(nic, engine)).collect();
         let description = describe(&engines);
-        let file = Published::create(&counters_path(config), config, &description, user);
+        let path = counters_path(config);
+        let file = Published::create(&path, config, &description, user);
         // Whoever can make the control socket can make this; if not, all but the tools works.
-        let file = file.map_err(|error| tracing::warn!("{error}")).ok();
+        let file = file.map_err(|error| {
+            tracing::warn!(
+                "cannot write the counters at {}, and so there are none for `clearway metrics` and \
+                 `clearway top`: {error}; make room there, and start the daemon again",
+                path.display()
+            );
+        });
+        let file = file.ok();
         let listening = Listening::open(config)?;
         Ok(Self { engines, newcomers, file, listening })
     }

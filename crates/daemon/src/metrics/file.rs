@@ -106,7 +106,10 @@ pub struct Numbers {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// There is no such file, or it cannot be read.
-    #[error("cannot read the counters at {path}: {source}")]
+    #[error(
+        "cannot read the counters at {path}: {source}; see whether the daemon runs (`clearway \
+         status`), and what its log says of them"
+    )]
     File {
         /// The path.
         path: PathBuf,
@@ -210,8 +213,7 @@ impl Published {
         config: &Config,
         description: &Description,
         user: Option<&OwnUser>,
-    ) -> Result<Self, FileError> {
-        let failed = |source| FileError::File { path: path.to_owned(), source };
+    ) -> io::Result<Self> {
         let new = path.with_extension("counters.new");
         let made = || -> io::Result<Self> {
             match fs::remove_file(&new) {
@@ -239,7 +241,9 @@ impl Published {
             fs::rename(&new, path)?;
             Ok(published)
         };
-        made().map_err(failed)
+        made().inspect_err(|_| {
+            let _ = fs::remove_file(&new); // if it was made at all
+        })
     }
 
     /// Engines have come: from now on there are these, of which this has been read.

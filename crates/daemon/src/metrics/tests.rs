@@ -65,6 +65,15 @@ fn published(path: &std::path::Path) -> Published {
 }
 
 #[test]
+fn what_cannot_be_put_in_its_place_is_not_left_behind() {
+    let directory = Directory::new();
+    let path = directory.at("host.counters");
+    fs::create_dir(&path).expect("something else in its place");
+    Published::create(&path, &Config::default(), &description(), None).expect_err("no file");
+    assert!(!directory.at("host.counters.new").exists());
+}
+
+#[test]
 fn what_is_written_is_read_and_a_dead_writer_is_known() {
     let directory = Directory::new();
     let path = directory.at("c.counters");
