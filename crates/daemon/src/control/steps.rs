@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use clearway_channel::control::{Listening, Mac, Refusal, Reply, VifOpened};
+use clearway_channel::control::{Listening, Refusal, Reply, VifOpened};
 use clearway_control::Step;
 
 use super::ControlPlane;
@@ -105,9 +105,9 @@ impl ControlPlane {
         let Some(attached) = session.attached() else { return };
         if self.log_budget.take(session.peer().user) {
             let engine = &self.plane.engines()[attached.place.engine].name;
-            let (app, vif, Mac(mac)) = (&attached.app, opened.vif, opened.mac);
+            let (app, vif, mac) = (&attached.app, opened.vif, opened.mac);
             let receive = &opened.receive;
-            tracing::info!(app, engine, vif, ?mac, ?receive, "interface open");
+            tracing::info!(app, engine, vif, %mac, ?receive, "interface open");
         }
     }
 }
