@@ -46,6 +46,7 @@ pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 pub(crate) fn show(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
         Value::String(text) => escaped(text).into_owned(),
         other => other.to_string(),
     }

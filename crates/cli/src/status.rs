@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use clearway_daemon::text::escaped;
 use serde_json::{Value, json};
 
 use crate::client::{Client, PATIENCE};
 use crate::explain;
 use crate::output::fit::{TERMINAL_COLUMNS, fit, wrapped};
 use crate::output::{Failure, lines, print, table};
-use crate::owned::list;
+use crate::owned::{list, show};
 use crate::units::{bytes, count, nanoseconds, percent};
 
 #[derive(Debug, clap::Args)]
@@ -421,15 +420,6 @@ fn shown(titles: &[&str], rows: Vec<Vec<String>>) -> String {
 
 fn field(value: &Value, key: &str) -> String {
     show(&value[key])
-}
-
-fn show(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Value::String(text) => escaped(text).into_owned(),
-        other => other.to_string(),
-    }
 }
 
 pub(crate) fn duration(seconds: u64) -> String {
