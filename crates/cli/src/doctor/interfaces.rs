@@ -66,17 +66,49 @@ fn interface(name: &str) -> Finding {
     };
     let channels = device.channels();
     let queues = format!("{} of at most {}", channels.pairs(), channels.pairs_max());
-    let running = device.running().unwrap_or(false);
+    let state = match (device.is_up().unwrap_or(false), device.running().unwrap_or(false)) {
+        (_, true) => "up",
+        (true, false) => "up without a carrier",
+        (false, false) => "down",
+    };
+    let driver = device.driver().unwrap_or_else(|| "unknown".to_owned());
     let text = format!(
-        "driver {}, queues {queues}, MTU {}, {}",
-        device.driver().unwrap_or_else(|| "unknown".to_owned()),
+        "driver {driver}, queues {queues}, MTU {}, {state}",
         device.mtu().map_or_else(|_| "unknown".to_owned(), |mtu| mtu.to_string()),
-        if running { "up" } else { "down" },
     );
-    if running {
+    if state == "up" {
         return Finding::good(subject, text);
     }
-    Finding::limited(subject, text, format!("ip link set {name} up, and check the cable"))
+    Finding::limited(subject, text, how_to_start(name, &driver, state == "down"))
+}
+
+/// How an interface that does not run comes to carry frames.
+fn how_to_start(name: &str, driver: &str, is_down: bool) -> String {
+    let up = is_down.then(|| format!("ip link set {name} up"));
+    let steps: Vec<String> = up.into_iter().chain(carrier(name, driver)).collect();
+    steps.join(", and ")
+}
+
+/// What gives an interface of this kernel driver a carrier; `None` if it needs none.
+fn carrier(name: &str, driver: &str) -> Option<String> {
+    Some(match driver {
+        "veth" => {
+            format!("set its other end up, too: `ip link show {name}` names it (NAME@OTHER)")
+        }
+        "tun" => "start the program that holds its other end".to_owned(),
+        "bridge" | "bonding" | "team" => format!(
+            "have an interface in it that is up: `ip link show master {name}` lists them, `ip link \
+             set OTHER master {name}` adds one"
+        ),
+        "802.1Q VLAN Support" | "macvlan" | "ipvlan" => format!(
+            "set the interface up on which it is: `ip link show {name}` tells which (NAME@OTHER)"
+        ),
+        "dummy" | "ifb" | "vxlan" => return None,
+        "virtio_net" | "vmxnet3" | "hv_netvsc" => {
+            "have the hypervisor connect it: it is a virtual machine's".to_owned()
+        }
+        _ => "check the cable".to_owned(),
+    })
 }
 
 /// Which driver `auto` chooses, and why: only trying tells.
@@ -89,5 +121,34 @@ fn choice(name: &str) -> Finding {
             error.to_string(),
             "see its line above; or use the driver \"udp\", which works on any interface",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::how_to_start;
+
+    /// Only what has a cable is said to have one.
+    #[test]
+    fn what_is_wanting_depends_on_the_kind_of_interface() {
+        for (driver, wanting) in [
+            ("e1000e", "check the cable"),
+            ("unknown", "check the cable"),
+            ("veth", "its other end"),
+            ("tun", "the program"),
+            ("bridge", "master i0"),
+            ("bonding", "master i0"),
+            ("802.1Q VLAN Support", "NAME@OTHER"),
+            ("virtio_net", "hypervisor"),
+        ] {
+            let advice = how_to_start("i0", driver, false);
+            assert!(advice.contains(wanting) && !advice.contains("up, and"), "{advice}");
+            let has_cable = ["e1000e", "unknown"].contains(&driver);
+            assert_eq!(advice.contains("cable"), has_cable, "{advice}");
+            let advice = how_to_start("i0", driver, true);
+            assert!(advice.starts_with("ip link set i0 up, and "), "{advice}");
+            assert!(advice.contains(wanting), "{advice}");
+        }
+        assert_eq!(how_to_start("i0", "dummy", true), "ip link set i0 up");
     }
 }
