@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use clearway_engine::REGIONS_MAX;
 
 use super::reader::{Placed, Section};
-use super::{Limits, Machine, People, Policy, PortRule, machine, parse_vif};
+use super::{Limits, Machine, People, Policy, PortRule, VifRule, machine, parse_vif};
 
 /// The kernel's `INVALID_UID` and `INVALID_GID`: no user and no group has it.
 const ID_OF_NOBODY: u32 = u32::MAX;
@@ -21,10 +21,11 @@ pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy 
     let exclusive = named("exclusive", "[policy.exclusive]");
     let share = named("share", "[policy.share]");
     let ask = named("ask", "[policy.ask]");
-    let limits = section.section("limits", "[policy.limits]").map(limits);
-    let limits = limits.unwrap_or_else(machine::limits);
     let ports = port_rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
-    let vifs = vif_rules.into_iter().map(|rule| parse_vif::rule(rule, machine)).collect();
+    let vifs = vif_rules.into_iter().map(|rule| parse_vif::rule(rule, machine));
+    let (vifs, vifs_max): (Vec<VifRule>, Vec<_>) = vifs.unzip();
+    let vifs_max: Vec<Placed<u64>> = vifs_max.into_iter().flatten().collect();
+    let limits = limits(section.section("limits", "[policy.limits]"), &vifs_max);
     section.finish();
     let People { users, groups, anybody } = people;
     let exclusive = exclusive.unwrap_or_default();
@@ -119,9 +120,13 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
     (first > 0 && first <= last).then_some(first..=last)
 }
 
-fn limits(mut section: Section<'_>) -> Limits {
+/// `vifs_max`: what rules have of interfaces, which a total is held against, too.
+fn limits(section: Option<Section<'_>>, vifs_max: &[Placed<u64>]) -> Limits {
     const MANY: u64 = 1 << 20;
     let mut limits = machine::limits();
+    let by_rules = vifs_max.iter().map(|given| given.value as usize).max();
+    limits.vifs_total = limits.vifs_total.max(by_rules.unwrap_or(0));
+    let Some(mut section) = section else { return limits };
     let mut count = |key, value: &mut usize| {
         let given = section.integer(key, 1..=MANY);
         if let Some(given) = &given {
@@ -132,7 +137,7 @@ fn limits(mut section: Section<'_>) -> Limits {
     // What is not given follows upwards: a limit that another keeps out of reach would be none.
     let channels = count("channels_per_user", &mut limits.channels_per_user);
     limits.channels_total = limits.channels_total.max(4 * limits.channels_per_user);
-    count("channels_total", &mut limits.channels_total);
+    let channels_total = count("channels_total", &mut limits.channels_total);
     limits.sessions_per_user = limits.sessions_per_user.max(2 * limits.channels_per_user);
     let sessions = count("sessions_per_user", &mut limits.sessions_per_user);
     limits.sessions_total = limits.sessions_total.max(2 * limits.channels_total);
@@ -170,7 +175,15 @@ fn limits(mut section: Section<'_>) -> Limits {
     // A total that is not given goes by the machine's memory, and one configuration may be that of
     // many machines: `check` tells of it.
     let memory = memory.filter(|_| memory_total.is_some());
+    // Each channel has a session of its own.
     let of_one_and_of_all = [
+        (
+            "channels_per_user",
+            channels.clone(),
+            "sessions_per_user",
+            limits.sessions_per_user as u64,
+        ),
+        ("channels_total", channels_total, "sessions_total", limits.sessions_total as u64),
         ("channels_per_user", channels, "channels_total", limits.channels_total as u64),
         ("sessions_per_user", sessions, "sessions_total", limits.sessions_total as u64),
         ("memories_per_user", memories, "memories_total", limits.memories_total as u64),
@@ -179,17 +192,22 @@ fn limits(mut section: Section<'_>) -> Limits {
         ("memory_per_user_bytes", memory, "memory_total_bytes", limits.memory_total_bytes),
     ];
     for (one, given, all, of_all) in of_one_and_of_all {
-        if let Some(given) = given.filter(|given| given.value > of_all) {
-            section.report(
-                &given.span,
-                format!(
-                    "`{one} = {}` is above `{all} = {of_all}`, and is never reached",
-                    given.value
-                ),
-                format!("lower it, or raise `{all}`"),
-            );
-        }
+        given.into_iter().for_each(|given| check_reached(&section, one, &given, all, of_all));
+    }
+    for given in vifs_max {
+        check_reached(&section, "vifs_max", given, "vifs_total", limits.vifs_total as u64);
     }
     section.finish();
     limits
+}
+
+/// A limit that another keeps out of reach is a mistake.
+fn check_reached(section: &Section<'_>, one: &str, given: &Placed<u64>, all: &str, of_all: u64) {
+    if given.value > of_all {
+        section.report(
+            &given.span,
+            format!("`{one} = {}` is above `{all} = {of_all}`, and is never reached", given.value),
+            format!("lower it, or raise `{all}` in [policy.limits]"),
+        );
+    }
 }

@@ -12,7 +12,11 @@ const VIFS_MAX: u64 = 1 << 20;
 /// The highest ones are for the host's own services.
 const PRIORITY_MAX: u64 = 60_000;
 
-pub(super) fn rule(mut section: Section<'_>, machine: &dyn Machine) -> VifRule {
+/// A rule; and what it has of interfaces for a user, where that stands.
+pub(super) fn rule(
+    mut section: Section<'_>,
+    machine: &dyn Machine,
+) -> (VifRule, Option<Placed<u64>>) {
     let people = parse_policy::people_of_rule(&mut section, machine);
     if !RIGHTS.iter().any(|right| section.has(right)) {
         section.report(
@@ -28,6 +32,7 @@ pub(super) fn rule(mut section: Section<'_>, machine: &dyn Machine) -> VifRule {
         receive.iter().for_each(|filter| check_mirror(&section, filter));
     }
     let count = |given: Option<Placed<u64>>| given.map(|given| given.value);
+    let vifs_max = section.integer("vifs_max", 0..=VIFS_MAX);
     let rule = VifRule {
         people,
         receive: templates(receive),
@@ -37,12 +42,12 @@ pub(super) fn rule(mut section: Section<'_>, machine: &dyn Machine) -> VifRule {
         captures: section.boolean("captures").unwrap_or_default(),
         rate_frames_per_s: count(section.integer("rate_frames_per_s", 1..=u64::from(u32::MAX)))
             .map(|rate| rate as u32),
-        vifs_max: count(section.integer("vifs_max", 0..=VIFS_MAX)).map(|vifs| vifs as usize),
+        vifs_max: vifs_max.as_ref().map(|given| given.value as usize),
         priority_max: count(section.integer("priority_max", 0..=PRIORITY_MAX))
             .map_or(0, |priority| priority as u16),
     };
     section.finish();
-    rule
+    (rule, vifs_max)
 }
 
 fn templates(filters: Vec<Placed<Template>>) -> Vec<Template> {

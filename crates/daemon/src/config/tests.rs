@@ -106,13 +106,19 @@ fn limits_that_are_not_given_follow_the_one_that_is() {
     let many = limits("channels_per_user = 5000");
     assert_eq!((many.sessions_per_user, many.channels_total), (10_000, 20_000));
     assert_eq!(many.sessions_total, 40_000);
-    let given = limits("channels_per_user = 5000\nchannels_total = 6000\nsessions_total = 7");
-    assert_eq!((given.channels_total, given.sessions_total), (6000, 7));
+    let totals = "channels_total = 6000\nsessions_per_user = 5001\nsessions_total = 6001";
+    let given = limits(&format!("channels_per_user = 5000\n{totals}"));
+    let sessions = (given.sessions_per_user, given.sessions_total);
+    assert_eq!((given.channels_total, sessions), (6000, (5001, 6001)));
     let others = limits("vifs_per_user = 20000\nmemories_per_user = 9000\nports_per_vif = 2000");
     let totals = (others.vifs_total, others.memories_total, others.ports_per_user);
     assert_eq!(totals, (20_000, 9000, 2000));
     let sessions = limits("sessions_per_user = 100000");
     assert_eq!(sessions.sessions_total, 100_000);
+    let rule = "[[policy.vif]]\nusers = [7]\nreceive = [\"icmp\"]\nvifs_max = 20001";
+    assert_eq!(limits(&format!("vifs_per_user = 5\n{rule}")).vifs_total, 20_001);
+    let only_a_rule = read(&format!("{MEMIF}{rule}\n")).expect("valid").policy.limits;
+    assert_eq!(only_a_rule.vifs_total, 20_001);
     let total = limits("memory_total_bytes = 1048576");
     assert_eq!(total.memory_per_user_bytes, 1 << 20);
     let few = limits("channels_per_user = 1");
@@ -302,11 +308,19 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
             limits("channels_total = 10\nchannels_per_user = 11\n"),
             5,
             "`channels_per_user = 11` is above `channels_total = 10`",
-            "raise `channels_total`",
+            "raise `channels_total` in [policy.limits]",
         ),
+        (limits("channels_per_user = 11\nsessions_per_user = 10\n"), 4, "above", "lower"),
+        (limits("channels_total = 1100\nsessions_total = 1099\n"), 4, "above", "lower"),
         (limits("sessions_per_user = 11\nsessions_total = 10\n"), 4, "above", "lower"),
         (limits("memories_per_user = 11\nmemories_total = 10\n"), 4, "above", "lower"),
         (limits("vifs_per_user = 11\nvifs_total = 10\n"), 4, "above", "lower"),
+        (
+            vif("users = [1]\ncaptures = true\nvifs_max = 11\n[policy.limits]\nvifs_total = 10\n"),
+            7,
+            "`vifs_max = 11` is above `vifs_total = 10`",
+            "raise `vifs_total` in [policy.limits]",
+        ),
         (limits("ports_per_vif = 11\nports_per_user = 10\n"), 4, "above", "lower"),
         (
             limits("memory_per_user_bytes = 2097152\nmemory_total_bytes = 1048576\n"),
