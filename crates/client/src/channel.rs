@@ -14,6 +14,7 @@ use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::connections::Connections;
 use crate::event::Arrival;
 use crate::host::{Embedded, Host};
+use crate::in_turn::in_turn;
 use crate::memories::Memories;
 use crate::operations::Operations;
 use crate::posts::Posts;
@@ -211,13 +212,7 @@ impl Channel {
         check_may_wait(timeout, ("start_connect", "next_event"))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peers = peer.to_peers()?;
-        let mut result = self.connect_to(peers[0], timeout);
-        for peer in &peers[1..] {
-            let Err(Error::Connect { .. }) = result else { break };
-            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            result = self.connect_to(*peer, left);
-        }
-        result
+        in_turn(&peers, timeout, deadline, |peer, left| self.connect_to(peer, left))
     }
 
     pub(crate) fn connect_to(

@@ -59,6 +59,14 @@ pub enum Error {
         /// Why not.
         code: Code,
     },
+    /// A host has several addresses, and no connection to any of them was opened.
+    #[error("{}", none_of(failed, untried))]
+    ConnectToNone {
+        /// Why not, of each address that was tried.
+        failed: Vec<Error>,
+        /// Those for which no time was left.
+        untried: Vec<SocketAddr>,
+    },
     /// A descriptor cannot be shared memory.
     #[error("the memory cannot be shared: {0}")]
     Memory(#[from] NotShareable),
@@ -293,6 +301,7 @@ impl Error {
     pub fn ended(&self) -> Ended {
         match self {
             Self::Connect { .. } | Self::TcpConnect { .. } | Self::Refused { .. } => Ended::Nothing,
+            Self::ConnectToNone { .. } => Ended::Nothing,
             Self::Vif { .. } | Self::Operation { .. } | Self::CallRefused { .. } => Ended::Nothing,
             Self::Post { .. } | Self::Declined { .. } => Ended::Nothing,
             Self::Vector { cause, .. } => cause.ended(),
@@ -313,6 +322,10 @@ impl Error {
         match self {
             Self::WouldBlock => Code::WouldBlock,
             Self::TimedOut { .. } => Code::TimedOut,
+            Self::ConnectToNone { failed, untried } if untried.is_empty() => {
+                failed.last().map_or(Code::TimedOut, Self::code)
+            }
+            Self::ConnectToNone { .. } => Code::TimedOut,
             Self::Connect { code, .. }
             | Self::Stream { code, .. }
             | Self::TcpConnect { code, .. }
@@ -379,6 +392,17 @@ fn why_not(peer: &SocketAddr, code: Code) -> String {
         }
         code => code.to_string(),
     }
+}
+
+/// What was tried, why each attempt failed, and what was not tried.
+fn none_of(failed: &[Error], untried: &[SocketAddr]) -> String {
+    let failed: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    let text = failed.join("; ");
+    if untried.is_empty() {
+        return text;
+    }
+    let untried: Vec<String> = untried.iter().map(|peer| peer.ip().to_string()).collect();
+    format!("{text}; no time was left for {}: give it more, or one address", untried.join(", "))
 }
 
 /// Why a stream could not be opened, and what to do instead.

@@ -81,6 +81,7 @@ mod frames;
 mod host;
 mod identity;
 mod ids;
+mod in_turn;
 mod memories;
 mod operations;
 mod options;

@@ -10,6 +10,7 @@ use clearway_channel::{Code, Command};
 
 use super::{Attempt, Connection, Port, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions};
 use crate::address::{ListenAddress, ToPeers, check_peer};
+use crate::in_turn::in_turn;
 use crate::session::unexpected;
 use crate::wait::check_may_wait;
 use crate::{Awaited, Channel, Error, Token};
@@ -167,13 +168,7 @@ impl Channel {
         check_may_wait(timeout, ("tcp_start_connect", "next_event"))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peers = peer.to_peers()?;
-        let mut result = self.tcp_connect_to(port, peers[0], timeout);
-        for peer in &peers[1..] {
-            let Err(Error::TcpConnect { .. }) = result else { break };
-            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            result = self.tcp_connect_to(port, *peer, left);
-        }
-        result
+        in_turn(&peers, timeout, deadline, |peer, left| self.tcp_connect_to(port, peer, left))
     }
 
     fn tcp_connect_to(
