@@ -1,9 +1,11 @@
-//! TCP between apps of one engine of a real daemon, each a process, of which one is killed.
+//! TCP between apps of one engine of a real daemon, each a process, of which one is killed, or reads
+//! late.
 
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 use clearway_client::{Sizes, Tcp, TcpStream};
 use support::app::App;
@@ -25,8 +27,8 @@ fn attach(daemon: &Daemon) -> Tcp {
     Tcp::new(daemon.try_attach("client", sizes).expect("attached"))
 }
 
-fn bytes(seed: usize) -> Vec<u8> {
-    (0..BYTES).map(|at| ((at * 31 + seed) ^ (at >> 8)) as u8).collect()
+fn bytes(seed: usize, count: usize) -> Vec<u8> {
+    (0..count).map(|at| ((at * 31 + seed) ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
 /// Connections to an app that reads none of them, which send more than it has memory for; those
@@ -36,13 +38,17 @@ fn crowd(tcp: &Tcp, daemon: &Daemon) -> Vec<TcpStream> {
     let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
     for (seed, stream) in streams.iter_mut().enumerate() {
         stream.set_timeout(Some(PATIENCE));
-        stream.write_all(&bytes(seed)).expect("there is room in the own pool");
+        stream.write_all(&bytes(seed, BYTES)).expect("there is room in the own pool");
         stream.shutdown(Shutdown::Write).expect("its half");
     }
-    eventually("some wait", || {
-        daemon.status()["engines"][0]["counters"]["segments_held_up"].as_u64() > Some(0)
-    });
+    eventually("some wait", || held_up(daemon) > 0);
     streams
+}
+
+/// How often what was to be sent found no room at its receiver.
+fn held_up(daemon: &Daemon) -> u64 {
+    let count = &daemon.status()["engines"][0]["counters"]["segments_held_up"];
+    count.as_u64().expect("a counter")
 }
 
 #[test]
@@ -81,4 +87,45 @@ fn who_reads_hears_that_the_sender_was_killed() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+/// A sender waits while its receiver's memory is full of what nobody reads, and goes on when that
+/// reads at last.
+#[test]
+fn who_reads_late_has_all_that_waited_for_its_memory() {
+    let network = Network::start();
+    let daemon = &network.server;
+    let mut app = App::start("tcp-late", daemon, PORT);
+    let tcp = attach(daemon);
+    let streams = crowd(&tcp, daemon);
+    app.wake();
+    for (seed, mut stream) in streams.into_iter().enumerate() {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        assert!(answer == bytes(seed, BYTES), "{} bytes of connection {seed}", answer.len());
+    }
+}
+
+/// The same of one connection, which its window stops before the memory is full.
+#[test]
+fn who_reads_late_has_all_of_a_long_stream() {
+    let network = Network::start();
+    let daemon = &network.server;
+    let mut app = App::start("tcp-late", daemon, PORT);
+    let tcp = attach(daemon);
+    let mut stream = tcp.connect(daemon.at(PORT), Some(PATIENCE)).expect("connected");
+    let (bytes, mut sent) = (bytes(1, 6 << 20), 0);
+    stream.set_timeout(Some(Duration::from_millis(200)));
+    while let Ok(count) = stream.write(&bytes[sent..]) {
+        sent += count;
+    }
+    let (held, _) = tcp.channel().tcp_unacknowledged(stream.id()).expect("open");
+    assert!(held > 1 << 20 && sent < bytes.len(), "{sent} bytes were taken, {held} wait");
+    app.wake();
+    stream.set_timeout(Some(PATIENCE));
+    stream.write_all(&bytes[sent..]).expect("it goes on");
+    stream.shutdown(Shutdown::Write).expect("its half");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    assert!(answer == bytes, "{} of {} bytes", answer.len(), bytes.len());
 }

@@ -1,9 +1,10 @@
 //! Apps in processes of their own, to be killed and stopped: this test program, started again.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use clearway_client::{Channel, Event, Options, Tcp};
 
@@ -34,6 +35,12 @@ impl App {
         let ready = output.lines().any(|line| line.expect("a line").contains("ready"));
         assert!(ready, "the app in role {role} did not get ready");
         Self { process }
+    }
+
+    /// Has an app go on that waits for a word.
+    pub(crate) fn wake(&mut self) {
+        let input = self.process.stdin.as_mut().expect("its input");
+        input.write_all(b"go on\n").expect("said");
     }
 
     pub(crate) fn kill(&mut self) {
@@ -67,6 +74,7 @@ pub(crate) fn play() {
         "parting" => return part(channel, port),
         "tcp" => return accept(channel, port),
         "tcp-endless" => return send_without_end(channel, port),
+        "tcp-late" => return read_late(channel, port),
         _ => {}
     }
     channel.listen(port).expect("listening");
@@ -119,6 +127,33 @@ fn send_without_end(channel: Channel, port: u16) {
     println!("ready");
     std::io::stdout().flush().expect("said");
     while stream.write_all(&[7; 1000]).is_ok() {}
+}
+
+/// Listens for TCP connections, and takes nothing until it is told to. Then it reads what each of
+/// them has, in turn, and sends all of it back when there will be no more.
+fn read_late(channel: Channel, port: u16) {
+    let tcp = Tcp::new(channel);
+    let mut listener = tcp.listen(port).expect("listening");
+    println!("ready");
+    std::io::stdout().flush().expect("said");
+    std::io::stdin().read_line(&mut String::new()).expect("a word");
+    listener.set_timeout(Some(Duration::ZERO));
+    let accepted = std::iter::from_fn(|| listener.accept().ok());
+    let mut open: Vec<_> = accepted.map(|(stream, _)| (stream, Vec::new())).collect();
+    let mut part = vec![0; 1 << 16];
+    while !open.is_empty() {
+        open.retain_mut(|(stream, received)| {
+            stream.set_timeout(Some(Duration::from_millis(1)));
+            let Ok(count) = stream.read(&mut part) else { return true };
+            received.extend_from_slice(&part[..count]);
+            if count == 0 {
+                stream.set_timeout(Some(super::PATIENCE));
+                stream.write_all(received).expect("sent back");
+            }
+            count > 0
+        });
+    }
+    never_read();
 }
 
 /// Sends everything back, to whomever, until killed or until the daemon goes.
