@@ -69,6 +69,10 @@ impl Queue for Joined {
         self.queue.transmit(fill)
     }
 
+    fn transmit_as_is(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.queue.transmit_as_is(fill)
+    }
+
     fn transmit_segments(
         &mut self,
         fill: &mut dyn FnMut(&mut [u8], usize) -> Segments,

@@ -210,6 +210,13 @@ pub trait Queue: Send {
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit;
 
+    /// The same for a frame that an app made: what it says of itself, it says to whoever receives
+    /// it, and a wrong checksum stays wrong. A queue that puts frames together has a look at it
+    /// before. A queue around another passes it on.
+    fn transmit_as_is(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.transmit(fill)
+    }
+
     /// The same for segments of TCP whose checksum nobody has filled in: the queue does, or the
     /// kernel, where it cuts a super-frame into segments, if it ever does. `fill` is told how many
     /// it may write, of one connection, in one frame: the buffer has room for so many of full

@@ -22,6 +22,32 @@ impl Roomy {
         }
         Box::new(Self { queue, frame: vec![0; frame_bytes].into(), dropped: 0 })
     }
+
+    /// Sends what `fill` writes by `transmit`, as a copy.
+    fn pass_on(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+        transmit: impl FnOnce(&mut dyn Queue, &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit,
+    ) -> Transmit {
+        let (frame, mut outcome) = (&mut self.frame, Transmit::Nothing);
+        let mut has_left = true;
+        let queued = transmit(self.queue.as_mut(), &mut |buffer: &mut [u8]| {
+            let length = fill(frame);
+            outcome = if length == 0 { Transmit::Nothing } else { Transmit::Queued };
+            match buffer.get_mut(..length) {
+                Some(buffer) => {
+                    buffer.copy_from_slice(&frame[..length]);
+                    length
+                }
+                None => {
+                    has_left = false;
+                    0
+                }
+            }
+        });
+        self.dropped += u64::from(!has_left);
+        if queued == Transmit::Full { Transmit::Full } else { outcome }
+    }
 }
 
 impl Queue for Roomy {
@@ -46,24 +72,11 @@ impl Queue for Roomy {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        let (frame, mut outcome) = (&mut self.frame, Transmit::Nothing);
-        let mut has_left = true;
-        let queued = self.queue.transmit(&mut |buffer| {
-            let length = fill(frame);
-            outcome = if length == 0 { Transmit::Nothing } else { Transmit::Queued };
-            match buffer.get_mut(..length) {
-                Some(buffer) => {
-                    buffer.copy_from_slice(&frame[..length]);
-                    length
-                }
-                None => {
-                    has_left = false;
-                    0
-                }
-            }
-        });
-        self.dropped += u64::from(!has_left);
-        if queued == Transmit::Full { Transmit::Full } else { outcome }
+        self.pass_on(fill, |queue, copy| queue.transmit(copy))
+    }
+
+    fn transmit_as_is(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.pass_on(fill, |queue, copy| queue.transmit_as_is(copy))
     }
 
     fn send_to_kernel(&mut self, frame: &[u8]) {

@@ -30,6 +30,7 @@ pub use layout::HEADERS_MAX;
 #[cfg(feature = "dpdk")]
 pub(crate) use layout::Layout;
 pub(crate) use layout::PACKET_BYTES_MAX;
+pub(crate) use merge::Checksum;
 pub use merge::Merge;
 pub use offload::Offload;
 pub use received::{Verdict, coalesced, settle};

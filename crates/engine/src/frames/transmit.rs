@@ -115,7 +115,7 @@ impl Frames {
         for (frame, digest) in staging.frames() {
             let is_clear = clear >> taken & 1 == 1;
             let transmit = if is_clear {
-                queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
+                queue.transmit_as_is(&mut |buffer| match buffer.get_mut(..frame.len()) {
                     None => self.refuse_too_long(vif),
                     Some(buffer) => {
                         buffer.copy_from_slice(frame);
@@ -157,7 +157,7 @@ impl Frames {
             leaving = self.judge(common, now, from, frame, digest);
             Transmit::Nothing
         } else {
-            queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
+            queue.transmit_as_is(&mut |buffer| match buffer.get_mut(..frame.len()) {
                 None => self.refuse_too_long(vif),
                 Some(buffer) => {
                     leaving = self.judge(common, now, from, frame, digest);
@@ -248,7 +248,7 @@ impl Frames {
         let (mut frames, mut bytes) = (0, 0);
         let has_room = loop {
             let (mut next, mut length) = (walk, 0);
-            let transmit = queue.transmit(&mut |buffer| {
+            let transmit = queue.transmit_as_is(&mut |buffer| {
                 let Ok(Some(frame)) = app.end.next_frame(&mut next) else { return 0 };
                 let Some(buffer) = buffer.get_mut(..frame.length as usize) else { return 0 };
                 app.end.read(frame.offset, buffer);

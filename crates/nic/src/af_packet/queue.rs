@@ -14,6 +14,7 @@ use crate::batch::Batch;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
 use crate::queue::InFrames;
+use crate::segments::Checksum;
 use crate::to_kernel::ToKernel;
 use crate::vnet::{Carrier, MESSAGES, Messages, Sender, Stage};
 use crate::{
@@ -200,7 +201,11 @@ impl Queue for PacketQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, fill)
+        self.sender.transmit(&self.link, &mut self.counters, Checksum::Right, fill)
+    }
+
+    fn transmit_as_is(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.sender.transmit(&self.link, &mut self.counters, Checksum::Any, fill)
     }
 
     fn transmit_segments(

@@ -11,7 +11,7 @@
 //! Not for datagrams: what DPDK calls segmentation of UDP are fragments of one by its description
 //! of `RTE_MBUF_F_TX_UDP_SEG`, and datagrams by what some devices make of it.
 
-use crate::segments::{HEADERS_MAX, Layout, Merge, Offload, fill_checksum};
+use crate::segments::{Checksum, HEADERS_MAX, Layout, Merge, Offload, fill_checksum};
 use crate::{Counters, LCD_DESCRIPTORS, Transmit};
 
 use super::arrived::free;
@@ -54,7 +54,7 @@ struct Frame {
     mbuf: *mut Mbuf,
     bytes: *mut u8,
     length: usize,
-    lacks_checksum: bool,
+    checksum: Checksum,
 }
 
 /// Frames that are one packet to the device.
@@ -90,14 +90,15 @@ impl Leaving {
         self.refused.as_ref()
     }
 
-    /// See [`Queue::transmit`](crate::Queue::transmit), and, for one that `lacks_checksum`,
+    /// See [`Queue::transmit`](crate::Queue::transmit), for one with any checksum
+    /// [`Queue::transmit_as_is`](crate::Queue::transmit_as_is), and for one without
     /// [`Queue::transmit_segments`](crate::Queue::transmit_segments).
     #[inline]
     pub(super) fn transmit(
         &mut self,
         port: &Port,
         queue: u16,
-        lacks_checksum: bool,
+        checksum: Checksum,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Transmit {
         if self.frames == LCD_DESCRIPTORS {
@@ -115,7 +116,7 @@ impl Leaving {
         }
         // SAFETY: the mbuf is ours, and so many bytes of it are written.
         unsafe { sys::clearway_dpdk_set_length(mbuf, length as u16) };
-        self.written.push(Frame { mbuf, bytes, length, lacks_checksum });
+        self.written.push(Frame { mbuf, bytes, length, checksum });
         self.frames += 1;
         Transmit::Queued
     }
@@ -180,7 +181,7 @@ impl Leaving {
             let frames = merge.map_or(1, |merge| merge.frames());
             match merge {
                 Some(merge) => self.make_super_frame(next, &merge),
-                None if first.lacks_checksum => self.leave_checksum(next),
+                None if first.checksum == Checksum::Missing => self.leave_checksum(next),
                 None => {}
             }
             let bytes = self.written[next..next + frames].iter().map(|frame| frame.length).sum();
@@ -200,13 +201,16 @@ impl Leaving {
         let rest = &self.written[first + 1..];
         let length = self.written[first].length;
         rest.first().filter(|next| next.length <= length)?;
+        let may_be_merged =
+            |index: usize| self.written[index].checksum.may_be_merged(self.frame(index));
         let head = self.frame(first);
         let mut merge = Merge::new(head)
-            .filter(|merge| merge.is_tcp() && length - merge.header_bytes() >= SEGMENT_BYTES_MIN)?;
+            .filter(|merge| merge.is_tcp() && length - merge.header_bytes() >= SEGMENT_BYTES_MIN)
+            .filter(|_| may_be_merged(first))?;
         (first + 1..self.written.len())
             .take_while(|next| {
-                let next = self.frame(*next);
-                merge.add(head, next, SUPER_FRAME_BYTES_MAX, self.segments_max)
+                may_be_merged(*next)
+                    && merge.add(head, self.frame(*next), SUPER_FRAME_BYTES_MAX, self.segments_max)
             })
             .for_each(drop);
         (merge.frames() > 1).then_some(merge)

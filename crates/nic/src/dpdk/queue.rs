@@ -11,6 +11,7 @@ use super::leaving::Leaving;
 use super::port::Port;
 use super::{sys, thread};
 use crate::queue::InFrames;
+use crate::segments::Checksum;
 use crate::{Capabilities, Counters, Error, Info, Queue, Receiver, Segments, Sink, Transmit};
 
 /// Calls of `receive` between two looks at the link, while it is up and while it is down.
@@ -149,7 +150,13 @@ impl Queue for DpdkQueue {
     #[inline]
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
         thread::enter();
-        self.leaving.transmit(&self.port, self.index, false, fill)
+        self.leaving.transmit(&self.port, self.index, Checksum::Right, fill)
+    }
+
+    #[inline]
+    fn transmit_as_is(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        thread::enter();
+        self.leaving.transmit(&self.port, self.index, Checksum::Any, fill)
     }
 
     #[inline]
@@ -159,7 +166,7 @@ impl Queue for DpdkQueue {
     ) -> Transmit {
         thread::enter();
         let fill = &mut |frame: &mut [u8]| fill(frame, 1).bytes;
-        self.leaving.transmit(&self.port, self.index, true, fill)
+        self.leaving.transmit(&self.port, self.index, Checksum::Missing, fill)
     }
 
     #[inline]

@@ -169,6 +169,19 @@ impl Layout {
         put(headers, self.checksum_at(), checksum);
     }
 
+    /// Whether the checksums of UDP or TCP, and of an IPv4 header, are those of what is there. A
+    /// datagram over IPv4 may have none (RFC 768).
+    pub(super) fn sums_up(&self, headers: &[u8], payload: &[u8]) -> bool {
+        let (ip, transport) = headers[self.ip_at..].split_at(self.transport_at - self.ip_at);
+        let has_none = || {
+            let checksum = u16_at(headers, self.checksum_at());
+            self.is_v4 && !self.is_tcp && checksum == Some(0)
+        };
+        let pseudo = self.pseudo_header(headers, payload.len());
+        (!self.is_v4 || Sum::new().with(ip).checksum() == 0)
+            && (has_none() || pseudo.with(transport).with(payload).checksum() == 0)
+    }
+
     /// The sum over the pseudo header of a packet with so much payload.
     pub(super) fn pseudo_header(&self, headers: &[u8], payload_bytes: usize) -> Sum {
         let protocol = if self.is_tcp { protocol::TCP } else { protocol::UDP };

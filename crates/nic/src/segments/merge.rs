@@ -14,6 +14,34 @@ const REPEATED: Flags = Flags::ACK.union(Flags::ECE);
 /// What the last one may say besides.
 const SAID_LAST: Flags = Flags::PSH.union(Flags::FIN);
 
+/// What is known of the checksum of a frame that is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checksum {
+    /// It is right.
+    Right,
+    /// It is whatever an app has made it.
+    Any,
+    /// It is to be filled in.
+    Missing,
+}
+
+impl Checksum {
+    /// Whether `frame` may be put together with others, all of which get right ones then: nobody
+    /// would see any more that it had another. It is one that [`Merge`] takes.
+    #[inline]
+    pub(crate) fn may_be_merged(self, frame: &[u8]) -> bool {
+        self != Self::Any || sums_up(frame)
+    }
+}
+
+#[inline(never)]
+fn sums_up(frame: &[u8]) -> bool {
+    let split = |layout: Layout| (layout, frame.split_at(layout.payload_at));
+    Layout::of(frame)
+        .map(split)
+        .is_some_and(|(layout, (headers, payload))| layout.sums_up(headers, payload))
+}
+
 /// Frames of UDP or TCP in a row that can be one super-frame: their headers say the same, and all
 /// have the same length, but for the last, which may be shorter. Segments follow each other in the
 /// stream, and only the last may end it, or ask for its bytes to be handed on.

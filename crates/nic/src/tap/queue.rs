@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::burst::Burst;
 use crate::interface::{Device, Link, last_errno};
 use crate::queue::InFrames;
-use crate::segments::{Offload, complete};
+use crate::segments::{Checksum, Offload, complete};
 use crate::vnet::{Carrier, Messages, Sender, Stage};
 use crate::{
     BURST_FRAMES, Capabilities, Checksums, Counters, Info, Queue, Receiver, Segments, Sink,
@@ -121,7 +121,11 @@ impl Queue for TapQueue {
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
-        self.sender.transmit(&self.link, &mut self.counters, fill)
+        self.sender.transmit(&self.link, &mut self.counters, Checksum::Right, fill)
+    }
+
+    fn transmit_as_is(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        self.sender.transmit(&self.link, &mut self.counters, Checksum::Any, fill)
     }
 
     fn transmit_segments(

@@ -15,7 +15,9 @@ use std::mem;
 use rustix::io::Errno;
 
 use crate::interface::Link;
-use crate::segments::{Cut, HEADERS_MAX, Merge, Offload, PACKET_BYTES_MAX, fill_checksum};
+use crate::segments::{
+    Checksum, Cut, HEADERS_MAX, Merge, Offload, PACKET_BYTES_MAX, fill_checksum,
+};
 use crate::{Counters, Segments, Transmit};
 
 /// Messages that are handed over together, at most.
@@ -106,8 +108,9 @@ struct Sent {
 #[derive(Clone, Copy)]
 struct Frame {
     bytes: usize,
-    /// Its checksum, which is TCP's, was left to the sender. That of a super-frame is the kernel's.
-    lacks_checksum: bool,
+    /// One that is missing is TCP's, and was left to the sender. That of a super-frame is the
+    /// kernel's.
+    checksum: Checksum,
     /// It is several segments, each with so much payload; 0 for one.
     segment_bytes: usize,
 }
@@ -115,7 +118,7 @@ struct Frame {
 impl Frame {
     /// The place of a segment that is in a frame before it.
     const fn within(header_bytes: usize) -> Frame {
-        Frame { bytes: header_bytes, lacks_checksum: false, segment_bytes: 0 }
+        Frame { bytes: header_bytes, checksum: Checksum::Right, segment_bytes: 0 }
     }
 }
 
@@ -164,13 +167,16 @@ impl Sender {
         }
     }
 
-    /// Queues the frame that `fill` writes; see [`Queue::transmit`](crate::Queue::transmit). While
-    /// the link is down frames are dropped.
+    /// Queues the frame that `fill` writes, with a checksum that is right, or any; see
+    /// [`Queue::transmit`](crate::Queue::transmit), and
+    /// [`Queue::transmit_as_is`](crate::Queue::transmit_as_is). While the link is down frames are
+    /// dropped.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
         link: &Link,
         counters: &mut Counters,
+        checksum: Checksum,
         fill: &mut dyn FnMut(&mut [u8]) -> usize,
     ) -> Transmit {
         let Some(buffer) = self.free_buffer() else { return Transmit::Full };
@@ -179,7 +185,7 @@ impl Sender {
             return Transmit::Nothing;
         }
         if link.is_up() {
-            self.push(Frame { bytes, lacks_checksum: false, segment_bytes: 0 });
+            self.push(Frame { bytes, checksum, segment_bytes: 0 });
         } else {
             counters.tx_frames_dropped += 1;
         }
@@ -214,11 +220,11 @@ impl Sender {
         if !link.is_up() {
             counters.tx_frames_dropped += several.map_or(1, |merge| merge.frames() as u64);
         } else if let Some(merge) = several {
-            self.frames.push(Frame { bytes, lacks_checksum: false, segment_bytes });
+            self.frames.push(Frame { bytes, checksum: Checksum::Right, segment_bytes });
             let other = Frame::within(merge.header_bytes());
             self.frames.extend(core::iter::repeat_n(other, merge.frames() - 1));
         } else {
-            self.push(Frame { bytes, lacks_checksum: true, segment_bytes: 0 });
+            self.push(Frame { bytes, checksum: Checksum::Missing, segment_bytes: 0 });
         }
         Transmit::Queued
     }
@@ -379,9 +385,9 @@ impl Sender {
         if let Some(merge) = self.merge(first) {
             return self.plan_super_frame(index, first, &merge);
         }
-        let Frame { bytes, lacks_checksum, .. } = self.frames[first];
+        let Frame { bytes, checksum, .. } = self.frames[first];
         let start = first * self.stride + HEADROOM - Offload::BYTES;
-        if lacks_checksum {
+        if checksum == Checksum::Missing {
             fill_checksum(&mut self.buffers[start + Offload::BYTES..][..bytes]);
         }
         // A frame that needs nothing. Segments of an earlier batch may have been there.
@@ -424,7 +430,7 @@ impl Sender {
             self.buffers.copy_within(from..from + own.len(), start + place + header_bytes);
             cut.put_headers(index, &mut self.buffers[start + place..][..length]);
             self.frames[first + index] =
-                Frame { bytes: length, lacks_checksum: false, segment_bytes: 0 };
+                Frame { bytes: length, checksum: Checksum::Right, segment_bytes: 0 };
         }
     }
 
@@ -471,13 +477,16 @@ impl Sender {
             &self.buffers[start..start + self.frames[index].bytes]
         };
         let Limits { frame_bytes, segments } = self.limits;
-        let mut merge = Merge::new(frame_at(first))?;
+        let may_be_merged =
+            |index: usize| self.frames[index].checksum.may_be_merged(frame_at(index));
+        let mut merge = Merge::new(frame_at(first)).filter(|_| may_be_merged(first))?;
         if self.refusals[usize::from(merge.is_tcp())].go_alone(first - self.gone) {
             return None;
         }
         (first + 1..self.frames.len())
             .take_while(|next| {
                 is_one(&self.frames[*next])
+                    && may_be_merged(*next)
                     && merge.add(frame_at(first), frame_at(*next), frame_bytes, segments)
             })
             .for_each(drop);
@@ -531,7 +540,7 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
-    use super::{Carrier, Frame, Limits, Messages, Sender};
+    use super::{Carrier, Checksum, Frame, Limits, Messages, Sender, fill_checksum};
     use crate::test_frames;
     use rustix::io::Errno;
 
@@ -570,7 +579,42 @@ mod tests {
     }
 
     fn whole(frame: &[u8]) -> Frame {
-        Frame { bytes: frame.len(), lacks_checksum: false, segment_bytes: 0 }
+        Frame { bytes: frame.len(), checksum: Checksum::Right, segment_bytes: 0 }
+    }
+
+    /// Those with a wrong one, and no others, go alone.
+    #[test]
+    fn what_an_app_made_is_put_together_only_if_its_checksum_is_right() {
+        let of_udp = |port| frame(17, &[0, 1, 0, port, 0, 18, 0, 1]);
+        for (one, other) in [(of_udp(2), of_udp(2)), (segment(0), segment(10))] {
+            let right = [&one, &other].map(|frame| {
+                let mut frame = frame.clone();
+                frame[24..26].fill(0);
+                let ip = clearway_wire::checksum::Sum::new().with(&frame[14..34]).checksum();
+                frame[24..26].copy_from_slice(&ip.to_be_bytes());
+                fill_checksum(&mut frame);
+                frame
+            });
+            let changed = |at: usize| {
+                let mut frame = right[1].clone();
+                frame[at] ^= 1;
+                frame
+            };
+            // The payload; the checksum of IP.
+            for (second, merged) in
+                [(right[1].clone(), Some(2)), (changed(one.len() - 1), None), (changed(24), None)]
+            {
+                for (checksum, merged) in [(Checksum::Any, merged), (Checksum::Right, Some(2))] {
+                    let mut sender = Sender::new(8, 1514, Limits::OF_KERNEL);
+                    for frame in [&right[0], &second] {
+                        let buffer = sender.free_buffer().expect("there are eight");
+                        buffer[..frame.len()].copy_from_slice(frame);
+                        sender.push(Frame { checksum, ..whole(frame) });
+                    }
+                    assert_eq!(sender.merge(0).map(|merge| merge.frames()), merged);
+                }
+            }
+        }
     }
 
     /// A packet of IPv4 with this transport header and a payload.
