@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use clearway_nic::interface::{KernelSteering, Namespace, Protocol, SteerPattern, Steering};
 use clearway_nic::{
-    Checksums, Queue, Receiver, Together, af_packet, af_xdp, open_interface, open_xdp, udp,
+    Checksums, Queue, Receiver, Together, Transmit, af_packet, af_xdp, open_interface, open_xdp,
+    udp,
 };
 use conformance::Pair;
 use veth::{
@@ -121,6 +122,33 @@ fn segments_of_a_stream_go_together_and_come_as_they_were() {
     }
     assert_eq!(near.counters().rx_frames_dropped, 0);
     assert_eq!(far.counters().tx_frames, 8 * 157);
+}
+
+/// A wrong one stays wrong, and the others go together all the same.
+#[test]
+fn what_an_app_made_comes_with_the_checksum_that_it_had() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    let (mut far, _) = open_packet(&veth.far);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    let macs = [far.info().mac, near.info().mac];
+    for is_v4 in [true, false] {
+        let mut frames = datagrams(macs, &[], is_v4, &[1400; 60]);
+        let changed = frames.iter_mut().skip(7).step_by(20);
+        changed.for_each(|frame| *frame.last_mut().expect("it has a payload") ^= 1);
+        let before = packets_at(&veth.near);
+        for frame in &frames {
+            let outcome = far.transmit_as_is(&mut |buffer| {
+                buffer[..frame.len()].copy_from_slice(frame);
+                frame.len()
+            });
+            assert_eq!(outcome, Transmit::Queued);
+        }
+        far.flush();
+        assert_eq!(receive_all(&mut *near, frames.len()), frames);
+        let packets = packets_at(&veth.near) - before;
+        assert!(packets < 20, "{} frames were {packets} packets", frames.len());
+    }
 }
 
 /// Takes segments together, or refuses to.
