@@ -1,5 +1,5 @@
-//! TCP between apps of one engine of a real daemon, each a process, of which one is killed, or reads
-//! late.
+//! TCP between apps of one engine of a real daemon, each a process, of which one is killed, or
+//! reads late.
 
 mod support;
 
