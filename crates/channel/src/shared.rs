@@ -107,6 +107,14 @@ impl Shared {
         self.place(offset, 8).filter(|offset| offset.is_multiple_of(8))
     }
 
+    /// Asks the processor to load the bytes at `offset` soon, if they are there.
+    #[inline]
+    pub fn fetch(&self, offset: u64) {
+        if let Some(offset) = self.place(offset, 1) {
+            self.bytes.prefetch(offset);
+        }
+    }
+
     /// Copies bytes out. False, and nothing is copied, if they are not all there.
     #[must_use]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {

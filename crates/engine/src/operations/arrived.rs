@@ -138,6 +138,24 @@ impl Operations {
         exchange.answers < ANSWERS_MAX && exchange.data_kept < bytes_left / DATA_KEPT_PARTS
     }
 
+    /// Fetches what requests will need that is in no cache, as a guess: first all regions, then what
+    /// is at the beginning of each read.
+    #[inline(never)]
+    fn fetch_for(&self, end: &DaemonEnd, due: &DueOperations<'_, '_>) {
+        let request = |bytes: &[u8]| Request::parse(bytes).ok().filter(|_| !is_answer(bytes[0]));
+        due.look_ahead(|bytes| {
+            request(bytes).into_iter().for_each(|request| self.regions.fetch(request.region));
+        });
+        due.look_ahead(|bytes| {
+            if let Some(request) = request(bytes)
+                && let Some(at) = self.regions.start_of(request.region)
+                && let Some(shared) = end.memory(at.memory)
+            {
+                shared.fetch(at.offset.wrapping_add(request.offset));
+            }
+        });
+    }
+
     /// Answers a request that is a short read, and that may be carried out. `None` if it is not.
     #[inline]
     fn answer_read(
@@ -216,6 +234,9 @@ impl Channel {
         let Some((connection, operations, end)) = self.parts(slot) else { return count };
         let asker = who_asks(connection);
         let Some(exchange) = connection.exchange.as_deref_mut() else { return count };
+        if operations.regions.are_many() {
+            operations.fetch_for(end, due);
+        }
         while due.take(|bytes| operations.answer_read(exchange, end, asker, bytes)) {
             count += 1;
         }

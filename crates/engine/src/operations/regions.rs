@@ -14,6 +14,8 @@ use crate::snapshot::RegionSnapshot;
 pub const REGIONS_MAX: u32 = 1 << 20;
 /// Both ends of a region are at multiples of this, so that no word is half in it.
 const ALIGNMENT: u64 = 8;
+/// So many regions have no room in a cache of the first level, each with its line.
+const MANY: usize = 512;
 
 /// A place in memory that an app shares, or posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +200,23 @@ impl Regions {
         let region = self.at(handle).ok_or(Status::NoRegion)?;
         let is_allowed = region.allows(needed, &self.groups, who);
         if is_allowed { Ok(region) } else { Err(Status::NotAllowed) }
+    }
+
+    /// There are so many that one that is looked up may be in no cache.
+    pub(super) const fn are_many(&self) -> bool {
+        self.slots.places() > MANY
+    }
+
+    /// Has the processor fetch what is kept of a region, if there may be one.
+    pub(super) fn fetch(&self, handle: u64) {
+        if let Some(place) = self.slots.place(SlotId::of_bits(handle).slot) {
+            clearway_channel::fetch(place);
+        }
+    }
+
+    /// Where a region begins.
+    pub(super) fn start_of(&self, handle: u64) -> Option<Spot> {
+        self.at(handle).map(|region| region.start)
     }
 
     /// Where so many bytes are, at an offset of a region, if somebody may read them all. They are

@@ -44,6 +44,15 @@ impl<'r, 'p> DueOperations<'r, 'p> {
         })
     }
 
+    /// Shows all that stand next, due or not, and takes none: for who wants to fetch something ahead.
+    #[inline]
+    pub fn look_ahead(&self, mut look: impl FnMut(&[u8])) {
+        let mut frames = self.frames.clone();
+        while let Some(next) = frames.next_operation() {
+            look(next.bytes);
+        }
+    }
+
     /// Whether the packet can be taken as far as this goes.
     pub(crate) fn end(self) -> Result<(), Refused> {
         self.refused.map_or(Ok(()), Err)
@@ -176,6 +185,16 @@ mod tests {
         due.take(&mut offer);
         let end = due.end();
         (offered, end)
+    }
+
+    #[test]
+    fn who_looks_ahead_takes_nothing() {
+        let (mut incoming, packet) = (Incoming::new(1000), packet(&[0, 3]));
+        let (mut frames, mut seen) = (Frames::new(&packet), Vec::new());
+        let mut due = DueOperations::new(&mut incoming, &mut frames);
+        due.look_ahead(|bytes| seen.push(bytes[0]));
+        assert_eq!(seen, [0, 3]);
+        assert!(due.take(|_| Some(Operated::Over)) && !due.take(|_| Some(Operated::Over)));
     }
 
     #[test]
