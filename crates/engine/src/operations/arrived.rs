@@ -138,8 +138,8 @@ impl Operations {
         exchange.answers < ANSWERS_MAX && exchange.data_kept < bytes_left / DATA_KEPT_PARTS
     }
 
-    /// Fetches what requests will need that is in no cache, as a guess: first all regions, then what
-    /// is at the beginning of each read.
+    /// Fetches what requests will need that is in no cache, as a guess: first all regions, then
+    /// what is at the beginning of each read.
     #[inline(never)]
     fn fetch_for(&self, end: &DaemonEnd, due: &DueOperations<'_, '_>) {
         let request = |bytes: &[u8]| Request::parse(bytes).ok().filter(|_| !is_answer(bytes[0]));

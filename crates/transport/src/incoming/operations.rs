@@ -44,7 +44,8 @@ impl<'r, 'p> DueOperations<'r, 'p> {
         })
     }
 
-    /// Shows all that stand next, due or not, and takes none: for who wants to fetch something ahead.
+    /// Shows all that stand next, due or not, and takes none: for who wants to fetch something
+    /// ahead.
     #[inline]
     pub fn look_ahead(&self, mut look: impl FnMut(&[u8])) {
         let mut frames = self.frames.clone();
