@@ -131,9 +131,12 @@ fn what_an_app_made_comes_with_the_checksum_that_it_had() {
     let (mut near, mut steering) = open_packet(&veth.near);
     let (mut far, _) = open_packet(&veth.far);
     steering.register_udp_port(None, PORT).expect("the port is free");
+    steering.add_pattern(&pattern(6, IPV4[0].into(), PORT)).expect("there is room");
     let macs = [far.info().mac, near.info().mac];
-    for is_v4 in [true, false] {
-        let mut frames = datagrams(macs, &[], is_v4, &[1400; 60]);
+    let stream = Stream { to: PORT, sequence: 7, acknowledgement: 5 };
+    for mut frames in
+        [datagrams(macs, &[], false, &[1400; 60]), segments(macs, &[], true, stream, &[1400; 60])]
+    {
         let changed = frames.iter_mut().skip(7).step_by(20);
         changed.for_each(|frame| *frame.last_mut().expect("it has a payload") ^= 1);
         let before = packets_at(&veth.near);

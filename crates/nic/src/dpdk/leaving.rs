@@ -205,15 +205,17 @@ impl Leaving {
             |index: usize| self.written[index].checksum.may_be_merged(self.frame(index));
         let head = self.frame(first);
         let mut merge = Merge::new(head)
-            .filter(|merge| merge.is_tcp() && length - merge.header_bytes() >= SEGMENT_BYTES_MIN)
-            .filter(|_| may_be_merged(first))?;
-        (first + 1..self.written.len())
-            .take_while(|next| {
-                may_be_merged(*next)
-                    && merge.add(head, self.frame(*next), SUPER_FRAME_BYTES_MAX, self.segments_max)
-            })
-            .for_each(drop);
-        (merge.frames() > 1).then_some(merge)
+            .filter(|merge| merge.is_tcp() && length - merge.header_bytes() >= SEGMENT_BYTES_MIN)?;
+        for next in first + 1..self.written.len() {
+            let mut more = merge;
+            let goes_on =
+                more.add(head, self.frame(next), SUPER_FRAME_BYTES_MAX, self.segments_max);
+            if !goes_on || !may_be_merged(next) {
+                break;
+            }
+            merge = more;
+        }
+        (merge.frames() > 1 && may_be_merged(first)).then_some(merge)
     }
 
     fn frame(&self, index: usize) -> &[u8] {

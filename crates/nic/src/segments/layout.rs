@@ -170,7 +170,7 @@ impl Layout {
     }
 
     /// Whether the checksums of UDP or TCP, and of an IPv4 header, are those of what is there. A
-    /// datagram over IPv4 may have none (RFC 768).
+    /// datagram over IPv4 may have none (RFC 768): nobody relies on it.
     pub(super) fn sums_up(&self, headers: &[u8], payload: &[u8]) -> bool {
         let (ip, transport) = headers[self.ip_at..].split_at(self.transport_at - self.ip_at);
         let has_none = || {

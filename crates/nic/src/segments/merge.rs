@@ -27,7 +27,8 @@ pub(crate) enum Checksum {
 
 impl Checksum {
     /// Whether `frame` may be put together with others, all of which get right ones then: nobody
-    /// would see any more that it had another. It is one that [`Merge`] takes.
+    /// would see any more that it had another. It is one that [`Merge`] takes. To be asked
+    /// last: all of it may be summed.
     #[inline]
     pub(crate) fn may_be_merged(self, frame: &[u8]) -> bool {
         self != Self::Any || sums_up(frame)

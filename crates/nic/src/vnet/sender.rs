@@ -479,18 +479,20 @@ impl Sender {
         let Limits { frame_bytes, segments } = self.limits;
         let may_be_merged =
             |index: usize| self.frames[index].checksum.may_be_merged(frame_at(index));
-        let mut merge = Merge::new(frame_at(first)).filter(|_| may_be_merged(first))?;
+        let mut merge = Merge::new(frame_at(first))?;
         if self.refusals[usize::from(merge.is_tcp())].go_alone(first - self.gone) {
             return None;
         }
-        (first + 1..self.frames.len())
-            .take_while(|next| {
-                is_one(&self.frames[*next])
-                    && may_be_merged(*next)
-                    && merge.add(frame_at(first), frame_at(*next), frame_bytes, segments)
-            })
-            .for_each(drop);
-        (merge.frames() > 1).then_some(merge)
+        for next in first + 1..self.frames.len() {
+            let mut more = merge;
+            let goes_on = is_one(&self.frames[next])
+                && more.add(frame_at(first), frame_at(next), frame_bytes, segments);
+            if !goes_on || !may_be_merged(next) {
+                break;
+            }
+            merge = more;
+        }
+        (merge.frames() > 1 && may_be_merged(first)).then_some(merge)
     }
 }
 
@@ -542,6 +544,7 @@ impl Refusals {
 mod tests {
     use super::{Carrier, Checksum, Frame, Limits, Messages, Sender, fill_checksum};
     use crate::test_frames;
+    use clearway_wire::checksum::Sum;
     use rustix::io::Errno;
 
     /// Refuses super-frames, for this reason; and everything, if so.
@@ -582,39 +585,46 @@ mod tests {
         Frame { bytes: frame.len(), checksum: Checksum::Right, segment_bytes: 0 }
     }
 
-    /// Those with a wrong one, and no others, go alone.
+    /// Those with a wrong one go alone. A datagram that has none has no wrong one.
     #[test]
     fn what_an_app_made_is_put_together_only_if_its_checksum_is_right() {
-        let of_udp = |port| frame(17, &[0, 1, 0, port, 0, 18, 0, 1]);
-        for (one, other) in [(of_udp(2), of_udp(2)), (segment(0), segment(10))] {
-            let right = [&one, &other].map(|frame| {
-                let mut frame = frame.clone();
-                frame[24..26].fill(0);
-                let ip = clearway_wire::checksum::Sum::new().with(&frame[14..34]).checksum();
-                frame[24..26].copy_from_slice(&ip.to_be_bytes());
-                fill_checksum(&mut frame);
-                frame
-            });
-            let changed = |at: usize| {
-                let mut frame = right[1].clone();
-                frame[at] ^= 1;
-                frame
-            };
+        let merged = |frames: [&[u8]; 2], checksum| {
+            let mut sender = Sender::new(8, 1514, Limits::OF_KERNEL);
+            for frame in frames {
+                let buffer = sender.free_buffer().expect("there are eight");
+                buffer[..frame.len()].copy_from_slice(frame);
+                sender.push(Frame { checksum, ..whole(frame) });
+            }
+            sender.merge(0).map(|merge| merge.frames())
+        };
+        let datagram = || summed(frame(17, &[0, 1, 0, 2, 0, 18, 0, 0]));
+        let segments = (summed(segment(0)), summed(segment(10)));
+        for (first, second) in [(datagram(), datagram()), segments] {
+            let both = [&first[..], &second[..]];
+            assert_eq!(merged(both, Checksum::Any), Some(2));
             // The payload; the checksum of IP.
-            for (second, merged) in
-                [(right[1].clone(), Some(2)), (changed(one.len() - 1), None), (changed(24), None)]
-            {
-                for (checksum, merged) in [(Checksum::Any, merged), (Checksum::Right, Some(2))] {
-                    let mut sender = Sender::new(8, 1514, Limits::OF_KERNEL);
-                    for frame in [&right[0], &second] {
-                        let buffer = sender.free_buffer().expect("there are eight");
-                        buffer[..frame.len()].copy_from_slice(frame);
-                        sender.push(Frame { checksum, ..whole(frame) });
-                    }
-                    assert_eq!(sender.merge(0).map(|merge| merge.frames()), merged);
+            for at in [second.len() - 1, 24] {
+                for index in [0, 1] {
+                    let mut changed = both[index].to_vec();
+                    changed[at] ^= 1;
+                    let mut frames = both;
+                    frames[index] = &changed[..];
+                    assert_eq!(merged(frames, Checksum::Any), None, "{at} of {index}");
+                    assert_eq!(merged(frames, Checksum::Right), Some(2), "{at} of {index}");
                 }
             }
         }
+        let mut bare = datagram();
+        bare[40..42].fill(0);
+        assert_eq!(merged([&bare[..], &bare[..]], Checksum::Any), Some(2));
+    }
+
+    /// The same with its checksums.
+    fn summed(mut frame: Vec<u8>) -> Vec<u8> {
+        let ip = Sum::new().with(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&ip.to_be_bytes());
+        fill_checksum(&mut frame);
+        frame
     }
 
     /// A packet of IPv4 with this transport header and a payload.
