@@ -187,6 +187,7 @@ fn remedy(kind: io::ErrorKind, name: &str) -> String {
         io::ErrorKind::PermissionDenied => format!(
             "remedy: the daemon's user has to be able to: chgrp clearway {name}; chmod 640 {name}"
         ),
+        io::ErrorKind::InvalidData => "remedy: write it in UTF-8".to_owned(),
         _ => "remedy: put a file there".to_owned(),
     }
 }
