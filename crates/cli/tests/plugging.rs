@@ -65,6 +65,16 @@ fn exchange(client: &mut Channel, connection: ConnectionId) {
     assert!(*client.recv_zero_copy(Some(PATIENCE)).expect("echoed") == *message);
 }
 
+/// An app at the client that is connected over the pair to one that sends everything back.
+fn talking(network: &Network) -> (Channel, ConnectionId) {
+    echo_at(&network.server, INTERFACE, 4001);
+    let mut client = network.client.attach_at(INTERFACE, "client");
+    let to = SocketAddr::new(at(78, 2), 4001);
+    let connection = client.connect(to, Some(PATIENCE)).expect("connected");
+    exchange(&mut client, connection);
+    (client, connection)
+}
+
 /// A datagram of the kernel comes to an interface of an app.
 fn is_seen(veth: &Veth, channel: &mut Channel) {
     let sender = veth.spaces[0].within(|| UdpSocket::bind(SocketAddr::new(at(78, 1), 0)));
@@ -82,11 +92,7 @@ fn interface_is_made_again(top: &str, keys: &str) {
     let Some(veth) = Veth::new() else { return };
     let network = on_both(&veth, top, keys);
     let undisturbed = Traffic::start(&network, 4000);
-    echo_at(&network.server, INTERFACE, 4001);
-    let mut client = network.client.attach_at(INTERFACE, "client");
-    let to = SocketAddr::new(at(78, 2), 4001);
-    let connection = client.connect(to, Some(PATIENCE)).expect("connected");
-    exchange(&mut client, connection);
+    let (mut client, connection) = talking(&network);
     let mut watcher = network.server.attach_at(INTERFACE, "watcher");
     let options = VifOptions::receiving("dst host 10.78.0.2 and udp dst port 4444");
     watcher.open_vif(&options).expect("an interface");
@@ -107,7 +113,9 @@ fn interface_is_made_again(top: &str, keys: &str) {
             eventually("it is open again", || is_open(daemon, INTERFACE));
         }
         exchange(&mut client, connection);
-        let another = client.connect(to, Some(PATIENCE)).expect("connected, time and again");
+        let another = client
+            .connect(SocketAddr::new(at(78, 2), 4001), Some(PATIENCE))
+            .expect("connected, time and again");
         exchange(&mut client, another);
         client.close(another).expect("closed");
         is_seen(&veth, &mut watcher);
@@ -138,11 +146,7 @@ fn interface_becomes_another(keys: &str) {
     let Some(veth) = Veth::new() else { return };
     let network = on_both(&veth, "", keys);
     let undisturbed = Traffic::start(&network, 4000);
-    echo_at(&network.server, INTERFACE, 4001);
-    let mut client = network.client.attach_at(INTERFACE, "client");
-    let to = SocketAddr::new(at(78, 2), 4001);
-    let connection = client.connect(to, Some(PATIENCE)).expect("connected");
-    exchange(&mut client, connection);
+    let (mut client, connection) = talking(&network);
     veth.ip(1, &format!("link set {INTERFACE} address 02:78:00:00:00:02"));
     eventually("it is opened again", || {
         engine(&network.server, INTERFACE)["queues"][0]["mac"] == "02:78:00:00:00:02"
@@ -300,11 +304,7 @@ fn nic_is_configured_otherwise() {
     let Some(veth) = Veth::new() else { return };
     let network = on_both(&veth, "", "driver = \"af_packet\"");
     let undisturbed = Traffic::start(&network, 4000);
-    echo_at(&network.server, INTERFACE, 4001);
-    let mut client = network.client.attach_at(INTERFACE, "client");
-    let to = SocketAddr::new(at(78, 2), 4001);
-    let connection = client.connect(to, Some(PATIENCE)).expect("connected");
-    exchange(&mut client, connection);
+    let (mut client, connection) = talking(&network);
     let before = nic(INTERFACE, "driver = \"af_packet\"");
     let after = nic(INTERFACE, "driver = \"af_xdp\"\nmtu_bytes = 1300");
     network.server.rewrite_config(|text| text.replace(&before, &after));
@@ -329,11 +329,7 @@ fn nic_that_goes_for_good_is_waited_for_and_its_connections_are_lost() {
     let Some(veth) = Veth::new() else { return };
     let network = on_both(&veth, "silence_s = 2\n", "");
     let undisturbed = Traffic::start(&network, 4000);
-    echo_at(&network.server, INTERFACE, 4001);
-    let mut client = network.client.attach_at(INTERFACE, "client");
-    let to = SocketAddr::new(at(78, 2), 4001);
-    let connection = client.connect(to, Some(PATIENCE)).expect("connected");
-    exchange(&mut client, connection);
+    let (mut client, connection) = talking(&network);
     veth.ip(0, &format!("link del {INTERFACE}"));
     client.send(connection, b"nobody has this").expect("it may come back");
     let lost = client.recv_zero_copy(Some(PATIENCE)).expect_err("nothing comes any more");
