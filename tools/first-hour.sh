@@ -10,7 +10,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 tools/build-debug.sh
 home=/tmp/home
-make_install="PREFIX=\$PREFIX BUILD=$PWD/${CARGO_TARGET_DIR:-target}/debug tools/install.sh"
+build=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
+make_install="PREFIX=\$PREFIX BUILD=$build tools/install.sh"
 blocks=$(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/first-hour.md |
     sed -e 's|^PREFIX=.*|PREFIX=/tmp/usr|' -e "s|^make install.*|$make_install|" \
         -e 's|^clearway top .*|at_terminal "&"|' \

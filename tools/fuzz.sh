@@ -14,9 +14,11 @@ else
     export RUSTC_BOOTSTRAP=1
 fi
 
+# A loop over what a command says goes on without it if it fails.
+targets=$(cargo "${toolchain[@]}" fuzz list)
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
-for target in $(cargo "${toolchain[@]}" fuzz list); do
+for target in $targets; do
     mkdir "$corpus/$target"
     echo "fuzz: $target for $seconds s"
     # New inputs go to a directory of their own; the seeds in the repository stay as they are.

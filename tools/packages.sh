@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export BUILD=${BUILD:-target/release} PREFIX=/usr
-out=$PWD/${CARGO_TARGET_DIR:-target}/packages
+out=$(realpath -m "${CARGO_TARGET_DIR:-target}")/packages
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

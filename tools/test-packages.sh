@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # What is mounted here goes away with this process.
 [ -n "${CLEARWAY_TEST_PACKAGES:-}" ] || CLEARWAY_TEST_PACKAGES=1 exec unshare --mount "$0" "$@"
-packages=$PWD/${CARGO_TARGET_DIR:-target}/packages
+packages=$(realpath -m "${CARGO_TARGET_DIR:-target}")/packages
 work=$(mktemp -d)
 name=test-packages
 . tools/background.sh

@@ -3,8 +3,11 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
+use crate::give_back;
+
 /// A queue that has its first element in itself: one of no more than that touches no other memory.
-/// What stands behind it is a [`VecDeque`], whose memory stays once it is there.
+/// What stands behind it is a [`VecDeque`], of whose memory no more than a little stays when the
+/// queue has been empty.
 #[derive(Clone, Debug)]
 pub struct ShortQueue<T> {
     /// There is one if there are any.
@@ -108,7 +111,7 @@ impl<T> ShortQueue<T> {
     /// Removes the first one.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
-        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        let next = self.rest.as_mut().and_then(|rest| next_of(rest));
         core::mem::replace(&mut self.first, next)
     }
 
@@ -116,9 +119,17 @@ impl<T> ShortQueue<T> {
     #[inline]
     pub fn remove_front(&mut self) {
         self.first = match &mut self.rest {
-            Some(rest) => rest.pop_front(),
+            Some(rest) => next_of(rest),
             None => None,
         };
+    }
+
+    /// Removes the one with so many before it.
+    pub fn remove(&mut self, index: usize) -> Option<T> {
+        match index {
+            0 => self.pop_front(),
+            _ => self.rest.as_mut()?.remove(index - 1),
+        }
     }
 
     /// All, in order.
@@ -154,6 +165,16 @@ impl<T> ShortQueue<T> {
     }
 }
 
+/// Takes what stands first behind the one that goes. Memory is looked at only when there is none.
+#[inline]
+fn next_of<T>(rest: &mut VecDeque<T>) -> Option<T> {
+    let next = rest.pop_front();
+    if next.is_none() {
+        give_back(rest);
+    }
+    next
+}
+
 #[cfg(test)]
 mod tests {
     use super::ShortQueue;
@@ -171,8 +192,11 @@ mod tests {
             } else if random.chance(1, 2) {
                 queue.remove_front();
                 oracle.pop_front();
-            } else {
+            } else if random.chance(1, 2) {
                 assert_eq!(queue.pop_front(), oracle.pop_front());
+            } else {
+                let index = random.below(oracle.len() as u64 + 1) as usize;
+                assert_eq!(queue.remove(index), oracle.remove(index));
             }
             let length = oracle.len();
             assert_eq!((queue.len(), queue.is_empty()), (length, oracle.is_empty()));
@@ -189,6 +213,20 @@ mod tests {
             let least = number.saturating_sub(random.below(20));
             let is_before = |element: &u64| *element < least;
             assert_eq!(queue.partition_point(is_before), oracle.partition_point(is_before));
+        }
+    }
+
+    #[test]
+    fn an_empty_queue_has_given_back_what_many_have_needed() {
+        let takes: [fn(&mut ShortQueue<u64>); 2] =
+            [|queue| queue.remove_front(), |queue| _ = queue.pop_front()];
+        for take in takes {
+            let mut queue = ShortQueue::new();
+            (0..10_000).for_each(|number| queue.push_back(number));
+            while !queue.is_empty() {
+                take(&mut queue);
+            }
+            assert!(queue.rest.is_some_and(|rest| rest.capacity() < 1000));
         }
     }
 }

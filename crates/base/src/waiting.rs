@@ -22,7 +22,9 @@ const TAKEN_NS_MIN: u64 = 700;
 /// Who keeps the core this long does not wait for us.
 const LONG_NS_MIN: u64 = 250 * MICROSECOND;
 /// Any thread loses its core for that long now and then (`docs/performance.md`, "Who is taken for a
-/// hog"). Who keeps it again within this time works by itself.
+/// hog"), and several times in a row where a hypervisor takes it. Who keeps it again before we had
+/// it for so many times as long, and for so long at most, works by itself.
+const AGAIN: u64 = 4;
 const AGAIN_NS_MAX: u64 = 16 * MILLISECOND;
 /// For so long the core is not offered after somebody has kept it, at first and at most. To find
 /// out that they still do costs what is left of a tick of the kernel's scheduler, some
@@ -36,7 +38,7 @@ pub struct CoreShare {
     spared_until: Time,
     /// For how long that is the next time.
     spared_ns: u64,
-    /// Until then whoever takes it for long does so again.
+    /// Who takes it for long before then does so again.
     again_until: Time,
     /// Somebody took the core when it was offered last, and soon gave it back.
     is_shared: bool,
@@ -58,11 +60,12 @@ impl CoreShare {
             self.spared_ns = SPARED_NS.0;
             return;
         }
-        if now < self.again_until {
+        if now < self.again_until + took_ns {
             self.spared_until = now + self.spared_ns;
             self.spared_ns = (self.spared_ns * 2).min(SPARED_NS.1);
         }
-        self.again_until = self.spared_until.max(now) + AGAIN_NS_MAX;
+        let again_ns = took_ns.saturating_mul(AGAIN).min(AGAIN_NS_MAX);
+        self.again_until = self.spared_until.max(now) + again_ns;
     }
 
     /// Between two looks at the clock, without a system call, so much time went by: so long that
@@ -161,38 +164,58 @@ impl Default for Crowding {
     }
 }
 
-/// The longest that it pays to stay awake: about what it costs to wake a core that has fallen
-/// asleep, twice.
-const LINGER_NS_MAX: u64 = 100 * MICROSECOND;
+/// The longest that it pays to stay awake, at least and at most.
+const LONGEST_NS: (u64, u64) = (100 * MICROSECOND, 2 * MILLISECOND);
+/// So many wake-ups may be in a pause if everybody sleeps: of both engines, of the other app, of
+/// both engines once more, and one's own, in an echo that its app waits for; and some more, for all
+/// that is not waking up. Who judged by its own wake-up alone would sleep as soon as the others do,
+/// and all of them would go on like that, though none of them had to sleep if all stayed awake.
+const WAKE_UPS: u64 = 8;
 /// The first step from sleeping at once to staying awake.
 const LINGER_NS_MIN: u64 = 16 * MICROSECOND;
+/// Of pauses that are usually short, one may be so many times as long without a sleep.
+const SPREAD: u64 = 4;
 
 /// How long a thread stays awake that has nothing to do, as learnt from its pauses so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Linger {
     ns: u64,
+    longest_ns: u64,
 }
 
 impl Linger {
-    /// It stays awake as long as it may ever pay, until it is known better.
+    /// It stays awake as long as it may ever pay, until it is known better. `wake_up_ns`: what it
+    /// takes on this machine until a thread runs that slept; 0 if nobody knows.
     #[must_use]
-    pub const fn awake() -> Self {
-        Self { ns: LINGER_NS_MAX }
+    pub fn awake(wake_up_ns: u64) -> Self {
+        let longest_ns = Self::longest_ns(wake_up_ns);
+        Self { ns: longest_ns, longest_ns }
     }
 
-    /// It sleeps at once, until work has come soon after.
+    /// What a wake-up takes is known better.
+    pub fn set_wake_up_ns(&mut self, wake_up_ns: u64) {
+        self.longest_ns = Self::longest_ns(wake_up_ns);
+        self.ns = self.ns.min(self.longest_ns);
+    }
+
+    fn longest_ns(wake_up_ns: u64) -> u64 {
+        let (least_ns, most_ns) = LONGEST_NS;
+        wake_up_ns.saturating_mul(WAKE_UPS).clamp(least_ns, most_ns)
+    }
+
+    /// It sleeps at once, until work has come soon after, and never stays awake for long.
     #[must_use]
     pub const fn asleep() -> Self {
-        Self { ns: 0 }
+        Self { ns: 0, longest_ns: LONGEST_NS.0 }
     }
 
-    /// A pause is over. One that was a little too long makes the next stay longer; one in which
-    /// nothing could have been won makes it half as long.
+    /// A pause is over. One that was nearly too long, or a little too long, makes the next stay
+    /// longer; one in which nothing could have been won makes it half as long.
     pub fn paused(&mut self, pause_ns: u64) {
-        if pause_ns > LINGER_NS_MAX {
+        if pause_ns > self.longest_ns {
             self.ns = if self.ns > LINGER_NS_MIN { self.ns / 2 } else { 0 };
-        } else if pause_ns > self.ns {
-            self.ns = (self.ns * 2).clamp(LINGER_NS_MIN, LINGER_NS_MAX);
+        } else if pause_ns * SPREAD > self.ns {
+            self.ns = (self.ns * 2).clamp(LINGER_NS_MIN, self.longest_ns);
         }
     }
 
@@ -209,7 +232,7 @@ mod tests {
 
     #[test]
     fn beside_a_hog_the_core_is_offered_less_and_less_often() {
-        let (mut share, mut now) = (CoreShare::new(), Time::from_ns(77));
+        let (mut share, mut now) = (CoreShare::new(), Time::from_ns(1_000_000_000));
         assert!(!share.spares_yield(now), "nothing is known yet");
         share.was_away(now, 4_000_000);
         assert!(!share.spares_yield(now), "that may happen once");
@@ -226,28 +249,33 @@ mod tests {
 
     #[test]
     fn who_takes_the_core_for_long_now_and_then_is_no_hog() {
-        let (mut share, mut now) = (CoreShare::new(), Time::from_ns(77));
+        let (mut share, mut now) = (CoreShare::new(), Time::from_ns(1_000_000_000));
         for _ in 0..10 {
             share.was_away(now, 4_000_000);
             assert!(!share.spares_yield(now));
-            now = now + 16 * MILLISECOND;
+            now = now + 20 * MILLISECOND;
+        }
+        for _ in 0..10 {
+            share.was_away(now, 250_000);
+            assert!(!share.spares_yield(now), "a hypervisor's others, for less than a fifth");
+            now = now + 1_250_000;
         }
         share.was_away(now, 250_000);
         share.was_away(now + 1, 2_000);
-        share.was_away(now + 16 * MILLISECOND - 1, 250_000);
-        assert!(share.spares_yield(now + 16 * MILLISECOND - 1), "beside one who gives it back");
+        share.was_away(now + 1_249_999, 250_000);
+        assert!(share.spares_yield(now + 1_249_999), "beside one who gives it back");
     }
 
     #[test]
     fn who_shares_the_core_and_waits_has_it_soon() {
         let mut share = CoreShare::new();
         assert!(!share.is_due(9_999, false) && share.is_due(10_000, true));
-        share.was_away(Time::from_ns(77), 300);
+        share.was_away(Time::from_ns(1_000_000_000), 300);
         assert!(!share.is_due(9_999, false), "nobody wanted it");
-        share.was_away(Time::from_ns(77), 2_000);
+        share.was_away(Time::from_ns(1_000_000_000), 2_000);
         assert!(!share.is_due(999, false) && share.is_due(1_000, false));
         assert!(!share.is_due(9_999, true), "an app that waits for us has had its turn");
-        share.was_away(Time::from_ns(77), 4_000_000);
+        share.was_away(Time::from_ns(1_000_000_000), 4_000_000);
         assert!(!share.is_due(9_999, false), "a hog");
     }
 
@@ -277,8 +305,12 @@ mod tests {
         let mut linger = Linger::asleep();
         linger.paused(1_000);
         assert_eq!(linger.ns(), 16_000);
-        linger.paused(1_000);
+        linger.paused(4_000);
         assert_eq!(linger.ns(), 16_000, "long enough");
+        linger.paused(4_001);
+        assert_eq!(linger.ns(), 32_000, "one a little longer would have been a sleep");
+        linger.paused(100_001);
+        assert_eq!(linger.ns(), 16_000);
         for expected in [32_000, 64_000, 100_000, 100_000] {
             linger.paused(100_000);
             assert_eq!(linger.ns(), expected);
@@ -287,6 +319,32 @@ mod tests {
             linger.paused(100_001);
             assert_eq!(linger.ns(), expected);
         }
-        assert_eq!(Linger::awake().ns(), 100_000);
+    }
+
+    /// Six wake-ups of 50 µs are in the pauses of an echo in which everybody sleeps: if that kept
+    /// everybody asleep, it would never get better.
+    #[test]
+    fn where_it_takes_long_to_wake_up_it_pays_to_stay_awake_for_longer() {
+        assert_eq!(
+            [0, 12_500, 50_000, u64::MAX].map(|ns| Linger::awake(ns).ns()),
+            [100_000, 100_000, 400_000, 2_000_000]
+        );
+        let mut linger = Linger::awake(50_000);
+        for _ in 0..6 {
+            linger.paused(1_000_000);
+        }
+        assert_eq!(linger.ns(), 0);
+        for _ in 0..6 {
+            linger.paused(6 * 50_000);
+        }
+        assert_eq!(linger.ns(), 400_000);
+        linger.set_wake_up_ns(25_000);
+        assert_eq!(linger.ns(), 200_000);
+        linger.set_wake_up_ns(100_000);
+        assert_eq!(linger.ns(), 200_000, "until pauses show that it pays");
+        for expected in [400_000, 800_000, 800_000] {
+            linger.paused(600_000);
+            assert_eq!(linger.ns(), expected);
+        }
     }
 }

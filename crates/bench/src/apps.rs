@@ -3,12 +3,14 @@
 use crate::arguments::Idle;
 use crate::embedded::EmbeddedHost;
 use crate::endpoint::{
-    Answerer, Asker, Batch, Caller, Calls, Clearway, ClearwayTcp, Company, Deed, InPlace, Owner,
-    Question, STREAMS_POOL_BYTES, Streams, shared_bytes,
+    Answerer, Asker, Batch, CREDIT_CONNECTIONS, Caller, Calls, Clearway, ClearwayTcp, Company,
+    Credit, Deed, InPlace, InTurn, Owner, Posted, Question, Receiver, STREAMS_POOL_BYTES, Streams,
+    shared_bytes,
 };
+use crate::lines::Lines;
 use crate::load::Load;
 use clearway_client::{
-    Channel, ConnectionId, Error, Options, Sizes, TcpId, TcpOption, TcpPortId, Waiting,
+    Channel, ConnectionId, Error, Event, Options, Sizes, TcpId, TcpOption, TcpPortId, Waiting,
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -40,6 +42,10 @@ pub(crate) enum Exchange {
     Calls(Question),
     /// A message there, and one back, beside others on streams.
     Streams(Company),
+    /// A message there, and one back, by several connections in turn.
+    InTurn(Credit),
+    /// A message into a buffer that is posted, and its number back.
+    Posts(Posted),
 }
 
 /// Who serves an app.
@@ -175,6 +181,14 @@ pub(crate) fn connect(
     Ok(Clearway::new(channel, connection, calls, load.answer_bytes(), load.window))
 }
 
+/// An app that has as many connections to the server's as the load says.
+pub(crate) fn connect_many(place: &AppPlace, load: &Load, to: SocketAddr) -> io::Result<Lines> {
+    let (channel, connections) = connect_all(place, load, to, load.connections)?;
+    let mut lines = Lines::of(channel);
+    connections.into_iter().for_each(|connection| lines.add(connection));
+    Ok(lines)
+}
+
 /// An app that shares memory to be worked on.
 pub(crate) fn share(
     place: &AppPlace,
@@ -263,6 +277,83 @@ pub(crate) fn connect_streams(
     Streams::client(channel, connection, calls, company)
 }
 
+/// An app that posts buffers, before it has met its client.
+pub(crate) struct PostsListening(Channel);
+
+impl PostsListening {
+    pub(crate) fn open(
+        place: &AppPlace,
+        load: &Load,
+        at: SocketAddr,
+        posted: Posted,
+    ) -> io::Result<Self> {
+        let mut channel = attach_sharing("bench-server", place, load, posted.shared_bytes())?;
+        channel.listen(at).map_err(io::Error::other)?;
+        Ok(Self(channel))
+    }
+
+    /// The last connections, if there are more: an attempt was given up then.
+    pub(crate) fn accept(mut self, calls: Calls, posted: Posted) -> io::Result<Receiver> {
+        let mut connections = Vec::new();
+        while connections.len() < posted.connections() {
+            connections.push(self.0.accept(None).map_err(io::Error::other)?.connection);
+        }
+        while let Ok(newer) = self.0.accept(Some(Duration::ZERO)) {
+            connections.remove(0);
+            connections.push(newer.connection);
+        }
+        Receiver::new(self.0, &connections, calls)
+    }
+}
+
+/// An app that has as many connections to that one, and sends by the first.
+pub(crate) fn connect_posts(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+    posted: Posted,
+) -> io::Result<Clearway> {
+    let (channel, connections) = connect_all(place, load, to, posted.connections())?;
+    Ok(Clearway::new(channel, connections[0], calls, load.answer_bytes(), load.window))
+}
+
+/// An app that has several connections to the server's, and sends by each in turn.
+pub(crate) fn connect_in_turn(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+) -> io::Result<InTurn> {
+    let (channel, connections) = connect_all(place, load, to, CREDIT_CONNECTIONS)?;
+    let end = Clearway::new(channel, connections[0], calls, load.answer_bytes(), load.window);
+    Ok(InTurn::new(end, connections))
+}
+
+/// The first finds the way, and all others are opened together.
+fn connect_all(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    count: usize,
+) -> io::Result<(Channel, Vec<ConnectionId>)> {
+    let mut channel = attach("bench-client", place, load)?;
+    let mut connections = vec![connect_patiently(&mut channel, to)?];
+    for _ in 1..count {
+        channel.start_connect(to).map_err(io::Error::other)?;
+    }
+    while connections.len() < count {
+        match channel.next_event(Some(PATIENCE)).map_err(io::Error::other)? {
+            Event::Connected { connection, .. } => connections.push(connection),
+            Event::ConnectFailed { code, .. } => {
+                return Err(io::Error::other(format!("a connection was not opened: {code}")));
+            }
+            _ => {}
+        }
+    }
+    Ok((channel, connections))
+}
+
 /// The link between the hosts may still be coming up.
 fn connect_patiently(channel: &mut Channel, to: SocketAddr) -> io::Result<ConnectionId> {
     patiently(|| channel.connect(to, Some(PATIENCE)))
@@ -285,9 +376,13 @@ fn attach_sharing(
     };
     let mut options = options(name, socket, place.idle, load);
     options.sizes.shared_bytes = shared_bytes;
-    if let Exchange::Streams(_) = place.exchange {
-        options.sizes.transmit_pool_bytes = STREAMS_POOL_BYTES;
-        options.sizes.receive_pool_bytes = STREAMS_POOL_BYTES;
+    let pool_bytes = match place.exchange {
+        Exchange::Streams(_) => Some(STREAMS_POOL_BYTES),
+        Exchange::InTurn(credit) => Some(credit.pool_bytes()),
+        _ => None,
+    };
+    if let Some(bytes) = pool_bytes {
+        (options.sizes.transmit_pool_bytes, options.sizes.receive_pool_bytes) = (bytes, bytes);
     }
     match &place.host {
         AppHost::Daemon(_) => patiently(|| Channel::attach(&options)),
@@ -308,10 +403,11 @@ pub(crate) fn options(name: &str, socket: Option<&Path>, idle: Idle, load: &Load
     Options { socket, waiting, sizes: sizes(load), ..default }
 }
 
-/// Pools with room for two windows; never less than what every app gets.
+/// Pools with room for two windows of each connection; never less than what every app gets.
 fn sizes(load: &Load) -> Sizes {
     let default = Sizes::default();
-    let two_windows = (2 * load.size * load.window).next_power_of_two().min(1 << 30) as u32;
+    let windows = 2 * load.size * load.window * load.connections;
+    let two_windows = windows.next_power_of_two().min(1 << 30) as u32;
     Sizes {
         transmit_pool_bytes: default.transmit_pool_bytes.max(two_windows),
         receive_pool_bytes: default.receive_pool_bytes.max(two_windows),

@@ -34,7 +34,7 @@ pub struct Command {
     /// Bytes per message; with `--to`, several sizes if you like. [default: 64]
     #[arg(long, value_delimiter = ',', value_parser = whole(0..=MESSAGE_BYTES_MAX))]
     pub size: Vec<usize>,
-    /// Messages in flight. [default: 1 for rtt, 32 for rate, 8 for stream]
+    /// Messages in flight, of each connection. [default: 1 for rtt, 32 for rate, 8 for stream]
     #[arg(long, value_parser = whole(1..=WINDOW_MAX))]
     pub window: Option<usize>,
     /// unpinned: two daemons and two apps, each a process of its own, on whatever cores the kernel
@@ -49,8 +49,8 @@ pub struct Command {
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
     /// What Clearway's apps are: a C program with the C library, or this program, with the Rust
-    /// library. [default: c where each app is a process with a daemon and no --tcp, if the program
-    /// is there; else rust]
+    /// library. [default: c where each app is a process with a daemon and one connection, and no
+    /// --tcp, if the program is there; else rust]
     #[arg(long, value_enum)]
     pub app: Option<Language>,
     /// The C program. [default: clearway-bench-app beside this program]
@@ -275,8 +275,8 @@ impl Command {
         self.check()?;
         let Some(workload) = self.workload else {
             let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
-                           threads, transport, vif, connect, ops or instructions, or --to or \
-                           --serve";
+                           engines, flight, threads, transport, vif, connect, ops or \
+                           instructions, or --to or --serve";
             return Err(Error::Options(message.into()));
         };
         let size = match self.size[..] {
@@ -284,12 +284,24 @@ impl Command {
             [size] => size,
             _ => return Err(Error::Options("several sizes are measured with --to only".into())),
         };
-        let load = self.load(workload, size)?;
+        let connections = match self.remote.connections[..] {
+            [] => 1,
+            [connections] => connections,
+            _ => {
+                let message = "several numbers of connections are measured with --to only";
+                return Err(Error::Options(message.into()));
+            }
+        };
+        let load = self.load(workload, size, connections)?;
         let idle = self.idle.unwrap_or(match self.layout {
             Layout::Paired | Layout::Embedded => Idle::Spin,
             Layout::Unpinned | Layout::Hosts => Idle::Adaptive,
         });
         let (mut contenders, mut notes) = Contender::of_kernel(&self.compare, &load);
+        if self.kernel_only && contenders.is_empty() {
+            let message = format!("nothing is left to be measured: {}", notes.join("; "));
+            return Err(Error::Options(message));
+        }
         let c_app = self.c_app(&mut notes)?;
         if !self.kernel_only {
             let tcp = self.tcp;
@@ -338,22 +350,38 @@ impl Command {
         }
     }
 
-    /// Whether apps are processes of their own that exchange messages through a daemon.
+    /// Whether apps are processes of their own that exchange messages through a daemon, by one
+    /// connection.
     fn may_be_c(&self) -> bool {
-        matches!(self.layout, Layout::Unpinned | Layout::Hosts) && !self.tcp
+        self.is_of_processes() && !self.tcp && !self.has_many()
+    }
+
+    fn is_of_processes(&self) -> bool {
+        matches!(self.layout, Layout::Unpinned | Layout::Hosts)
+    }
+
+    /// Whether apps have several connections.
+    fn has_many(&self) -> bool {
+        self.remote.connections.iter().any(|connections| *connections > 1)
     }
 
     /// A workload as the command has it.
-    pub(crate) fn load(&self, workload: Workload, size: usize) -> Result<Load, Error> {
+    pub(crate) fn load(
+        &self,
+        workload: Workload,
+        size: usize,
+        connections: usize,
+    ) -> Result<Load, Error> {
         let window = self.window.unwrap_or(workload.window_default());
         if workload == Workload::Rtt && window != 1 {
             let message = "rtt has one message in flight; use `rate` for a --window";
             return Err(Error::Options(message.into()));
         }
-        Ok(Load { workload, size, window, seconds: self.seconds })
+        Ok(Load { workload, size, window, connections, seconds: self.seconds })
     }
 
     fn check(&self) -> Result<(), Error> {
+        self.check_for_use()?;
         let refuse = |message: &str| Err(Error::Options(message.into()));
         if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
             return refuse(
@@ -369,8 +397,14 @@ impl Command {
         }
         if self.app == Some(Language::C) && !self.may_be_c() {
             return refuse(
-                "--app c is for apps that exchange messages, each in a process with a daemon; use \
-                 --layout unpinned or hosts, and not --tcp",
+                "--app c is for apps that exchange messages by one connection, each in a process \
+                 with a daemon; use --layout unpinned or hosts, without --tcp and --connections",
+            );
+        }
+        if self.has_many() && (self.tcp || !self.is_of_processes()) {
+            return refuse(
+                "--connections is for apps that exchange messages, each in a process with a \
+                 daemon; use --layout unpinned or hosts, and not --tcp",
             );
         }
         if self.in_place && self.workload != Some(Workload::Stream) {
@@ -385,11 +419,16 @@ impl Command {
                  Clearway shares with --wire veth, af-xdp, af-packet and udp; use --wire memif",
             );
         }
+        if self.kernel_plain && !rustix::process::geteuid().is_root() {
+            return refuse(
+                "--kernel-plain changes a veth pair, and the kernel's contenders have one only \
+                 for root; run it as root",
+            );
+        }
         if self.tcp && self.wire == Wire::Udp {
             return refuse("TCP needs frames, and --wire udp carries messages only; use another");
         }
-        let is_of_processes = matches!(self.layout, Layout::Unpinned | Layout::Hosts);
-        if self.kernel_end.is_some() && !(self.wire.is_veth() && is_of_processes) {
+        if self.kernel_end.is_some() && !(self.wire.is_veth() && self.is_of_processes()) {
             return refuse(
                 "--kernel-end is a host without Clearway at the other end of a veth pair; use \
                  --wire veth, af-xdp or af-packet, and --layout unpinned or hosts",
@@ -405,6 +444,35 @@ impl Command {
             return refuse(
                 "AF_XDP's eBPF program may be loaded by the machine's root only; use --wire \
                  af-packet or udp",
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses what nothing would become of.
+    fn check_for_use(&self) -> Result<(), Error> {
+        let refuse = |message: &str| Err(Error::Options(message.into()));
+        if self.remote.socket.is_some() {
+            return refuse(
+                "--socket is that of a daemon that runs, and this starts its own; use it with \
+                 --to or --serve",
+            );
+        }
+        if self.kernel_only && (self.idle.is_some() || self.app.is_some() || self.tcp) {
+            return refuse(
+                "--idle, --app and --tcp are of Clearway, which --kernel-only leaves out; leave \
+                 out one or the other",
+            );
+        }
+        let has_packets = match self.wire {
+            Wire::Local => self.tcp && !self.kernel_only,
+            Wire::Memif => !self.kernel_only,
+            Wire::Veth | Wire::AfXdp | Wire::AfPacket | Wire::Udp => true,
+        };
+        if self.mtu.is_some() && !has_packets && !self.kernel_plain {
+            return refuse(
+                "--mtu is of Clearway's wire, which messages between apps of one host do not \
+                 take, and which --kernel-only leaves out; leave out --mtu",
             );
         }
         Ok(())

@@ -46,7 +46,8 @@ impl ClassifyCommand {
             Task::One { rules, trace, only } => {
                 let (rules, headers) = read(&rules, trace.as_deref())?;
                 let outcome = measure::all(&rules, &headers, Effort::FULL.only(only));
-                print(if self.json { outcome.json() } else { outcome.text() })
+                print(if self.json { outcome.json() } else { outcome.text() })?;
+                none_is_wrong(outcome.wrong())
             }
             Task::Exact { connections, patterns } => {
                 print(exact::run(connections, patterns, self.json, Effort::FULL))
@@ -77,6 +78,11 @@ pub(crate) fn print(text: String) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Fails if answers were wrong; those who are shown how many may not look.
+fn none_is_wrong(wrong: u64) -> Result<(), Error> {
+    if wrong == 0 { Ok(()) } else { Err(Error::Wrong(wrong)) }
 }
 
 /// A row of a table in text, padded.

@@ -21,17 +21,17 @@ use crate::error::{Error, While};
 use crate::half_pair::HalfPair;
 use crate::host::{HostFiles, Nic};
 use crate::interrupt::Interrupt;
-use crate::kernel::{Outcome, START_PATIENCE, watch};
+use crate::kernel::{Outcome, START_PATIENCE, watch, watch_both};
 use crate::process::{RoleProcess, own_program};
 use crate::role::{BenchHost, Part, Role};
 use crate::veth::VethPair;
 use std::net::SocketAddr;
 
 /// The hosts of a run, and the processes that they live in.
-struct Hosts {
-    client: HostFiles,
-    server: HostFiles,
-    processes: Vec<RoleProcess>,
+pub(crate) struct Hosts {
+    pub(crate) client: HostFiles,
+    pub(crate) server: HostFiles,
+    pub(crate) processes: Vec<RoleProcess>,
 }
 
 /// Runs Clearway once.
@@ -57,7 +57,8 @@ pub(crate) fn run_once(
     outcome
 }
 
-fn start_hosts(
+/// Starts the hosts of a plan, without a kernel's end.
+pub(crate) fn start_hosts(
     plan: &Plan,
     pins: Pins,
     veth: Option<&VethPair>,
@@ -123,14 +124,15 @@ fn engines(
     Ok(process)
 }
 
-fn run_apps(
+/// Runs the apps on them.
+pub(crate) fn run_apps(
     plan: &Plan,
     pins: Pins,
     hosts: &Hosts,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     let load = plan.load;
-    let mut others: Vec<u32> = hosts.processes.iter().map(RoleProcess::id).collect();
+    let others: Vec<u32> = hosts.processes.iter().map(RoleProcess::id).collect();
     let (client, server) = (place(plan, &hosts.client), place(plan, &hosts.server));
     let server = AppPlace { idle: plan.server_idle, ..server };
     let to = hosts.server.address;
@@ -140,11 +142,10 @@ fn run_apps(
             RoleProcess::start("the apps of Clearway", &Role::new(part).on_core(pins.client))?;
         return watch(apps, &others, load, interrupt);
     }
-    let server = start_server(plan, server, to, pins, interrupt)?;
-    others.push(server.id());
+    let mut server = start_server(plan, server, to, pins, interrupt)?;
     let role = Role::new(client_part(plan, client, to)).on_core(pins.client);
     let client = RoleProcess::start("the client of Clearway", &role)?;
-    watch(client, &others, load, interrupt)
+    watch_both(client, &mut server, &others, load, interrupt)
 }
 
 fn client_part(plan: &Plan, client: AppPlace, to: SocketAddr) -> Part {
@@ -207,5 +208,5 @@ fn run_embedded(
     let role = Role::new(part).on_core(pins.client);
     let role = role.in_namespace_of(veth.map(VethPair::client_namespace));
     let client = RoleProcess::start("the client of Clearway", &role)?;
-    watch(client, &[server.id()], load, interrupt)
+    watch_both(client, &mut server, &[], load, interrupt)
 }

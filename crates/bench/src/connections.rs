@@ -160,13 +160,14 @@ fn hold(count: usize, seconds: f64, interrupt: &Interrupt) -> Result<Held, Error
         let [daemon, app] = bytes.map(|bytes| bytes.while_("reading how much memory there is"));
         Ok([daemon?, app?])
     };
-    let alone_ns = finished(client.event(OPENING_PATIENCE, interrupt)?)?;
+    let patience = OPENING_PATIENCE + Duration::from_secs_f64(seconds);
+    let alone_ns = finished(client.event(patience, interrupt)?)?;
     let before = memory()?;
     client.tell("\n")?;
     client.ready(OPENING_PATIENCE, interrupt)?;
     let after = memory()?;
     client.tell("\n")?;
-    let beside_ns = finished(client.event(OPENING_PATIENCE, interrupt)?)?;
+    let beside_ns = finished(client.event(patience, interrupt)?)?;
     let [daemon_bytes, app_bytes] =
         [0, 1].map(|at: usize| after[at].saturating_sub(before[at]) / count as u64);
     Ok(Held { count, daemon_bytes, app_bytes, alone_ns, beside_ns })

@@ -55,6 +55,12 @@ impl Contender {
                 contenders.push(Self::TcpBatch);
             }
         }
+        if load.connections > 1 {
+            if compare.iter().any(|wanted| *wanted != Compare::Tcp) {
+                notes.push("udp_spin and unix_spin are left out: they have one connection".into());
+            }
+            return (contenders, notes);
+        }
         if compare.contains(&Compare::Udp) && load.size <= DATAGRAM_BYTES_MAX {
             contenders.push(Self::UdpSpin);
         } else if compare.contains(&Compare::Udp) {

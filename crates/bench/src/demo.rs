@@ -141,8 +141,8 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
              driver that `auto` finds best for the interface\n",
         );
     }
-    if parts.iter().any(|part| part.rtt.summary.states.len() + part.rate.summary.states.len() != 2)
-    {
+    let mut reports = parts.iter().flat_map(|part| [&part.rtt, &part.rate]);
+    if reports.any(|report| report.summary.states.len() != 1) {
         text.push_str(
             "note: the cores changed their distance while this ran, and all times with it; \
              `clearway bench` reports each apart\n",

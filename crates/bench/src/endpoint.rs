@@ -3,10 +3,12 @@
 mod batch;
 mod calling;
 mod clearway;
+mod credit;
 mod datagram;
 mod in_place;
 mod operations;
 mod per_message;
+mod posted;
 mod stream;
 mod streams;
 mod table;
@@ -14,10 +16,12 @@ mod table;
 pub(crate) use batch::Batch;
 pub(crate) use calling::{Answerer, Caller, Question};
 pub(crate) use clearway::{Calls, Clearway, there_is};
+pub(crate) use credit::{CONNECTIONS as CREDIT_CONNECTIONS, Credit, InTurn};
 pub(crate) use datagram::Datagram;
 pub(crate) use in_place::InPlace;
 pub(crate) use operations::{Asker, BATCH, Deed, Owner};
 pub(crate) use per_message::PerMessage;
+pub(crate) use posted::{MESSAGE_BYTES as POSTED_BYTES, Posted, Receiver};
 pub(crate) use stream::{ClearwayTcp, Stream};
 pub(crate) use streams::{Company, POOL_BYTES as STREAMS_POOL_BYTES, Streams};
 pub(crate) use table::{RECORD_BYTES, shared_bytes};
@@ -27,7 +31,9 @@ use std::io;
 /// One end of a connection that carries messages.
 ///
 /// The order of calls in a turn: `receive` (each perhaps followed by `reply`) at most `burst`
-/// times, `send` until nothing more is to be sent or has room, then `flush`.
+/// times, `send` until nothing more is to be sent or has room, then `flush`. Who has nothing to do
+/// begins the next turn at once, without a `pause`: hypervisors take a tight loop of them for a
+/// spinning lock, and step in.
 pub(crate) trait Endpoint {
     /// Messages may be lost, and then nobody says so.
     const LOSSY: bool = false;
@@ -54,12 +60,6 @@ pub(crate) trait Endpoint {
 
     /// Ends a turn: what was sent has to leave now.
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Nothing came in this turn: waits in its own way.
-    fn idle(&mut self) -> io::Result<()> {
-        std::hint::spin_loop();
         Ok(())
     }
 }

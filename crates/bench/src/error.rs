@@ -87,6 +87,12 @@ pub enum Error {
         /// The connection.
         connection: String,
     },
+    /// Tables of a classifier have found other rules than the first that match.
+    #[error(
+        "{0} answers are wrong (the column \"wrong\"), so that the figures mean nothing; with \
+         --trace, is it one of these rules? Otherwise report it, with the rules"
+    )]
+    Wrong(u64),
     /// A call of an app failed.
     #[error("{0}")]
     App(clearway_client::Error),

@@ -9,7 +9,7 @@ use crate::directory::Directory;
 use crate::error::{Error, While};
 use crate::host::{HostFiles, Nic};
 use crate::interrupt::Interrupt;
-use crate::kernel::{Outcome, START_PATIENCE, watch};
+use crate::kernel::{Outcome, START_PATIENCE, watch_both};
 use crate::process::RoleProcess;
 use crate::role::{Part, Role};
 use crate::veth::{SERVER, VethPair};
@@ -41,12 +41,12 @@ impl HalfPair<'_> {
         let namespace = self.veth.server_namespace();
         let mut daemon = daemon(&files, pins.server, Some(namespace), self.interrupt)?;
         let to = files.address;
-        let server = start_server(plan, place(plan, &files), to, pins, self.interrupt)?;
+        let mut server = start_server(plan, place(plan, &files), to, pins, self.interrupt)?;
         let part = Part::Client { contender: KERNEL, load, server: to.to_string() };
         let namespace = self.veth.client_namespace();
         let role = Role::new(part).on_core(pins.client).in_namespace_of(Some(namespace));
         let client = RoleProcess::start("the kernel's client", &role)?;
-        let outcome = watch(client, &[server.id(), daemon.id()], load, self.interrupt);
+        let outcome = watch_both(client, &mut server, &[daemon.id()], load, self.interrupt);
         daemon.terminate();
         outcome
     }
@@ -65,7 +65,7 @@ impl HalfPair<'_> {
         let part = Part::ClearwayClient { client: place(plan, &files), load, to };
         let role = Role::new(part).on_core(pins.client);
         let client = RoleProcess::start("the client of Clearway", &role)?;
-        let outcome = watch(client, &[server.id(), daemon.id()], load, self.interrupt);
+        let outcome = watch_both(client, &mut server, &[daemon.id()], load, self.interrupt);
         daemon.terminate();
         outcome
     }

@@ -15,6 +15,12 @@ use std::path::{Path, PathBuf};
 /// The service port on which the server's app listens.
 pub(crate) const SERVICE_PORT: u16 = 4711;
 
+/// What a configuration begins with. A daemon that root starts becomes the user `clearway` where
+/// there is one. That user may not enter the directory of a run, in which memifs meet, and is not
+/// there in a user namespace; and who becomes another user no longer ends with its parent
+/// (PR_SET_PDEATHSIG of prctl(2)).
+pub(crate) const STAYS_ROOT: &str = "user = \"root\"\n";
+
 /// The one NIC of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nic {
@@ -70,7 +76,8 @@ fn configuration(
     address: IpAddr,
 ) -> String {
     let mut text = format!(
-        "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n[[nic]]\nname = \"bench\"\n"
+        "{STAYS_ROOT}[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n\
+         [[nic]]\nname = \"bench\"\n"
     );
     let _ = match nic.wire {
         Wire::Veth => writeln!(text, "driver = \"auto\"\ninterface = \"{INTERFACE}\""),
@@ -124,5 +131,22 @@ pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
         idle: clearway_engine::Idle::Spin,
         congestion: Congestion::Swift,
         silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is a key of no section, so that it has to stand before all of them.
+    #[test]
+    fn a_daemon_stays_who_may_enter_the_directory_of_its_run() {
+        let nic = Nic { wire: Wire::Memif, idle: Idle::Spin, mtu_bytes: 1500 };
+        let (directory, socket) = (Path::new("/run"), Path::new("/run/a.sock"));
+        let address = "10.0.0.1".parse().expect("an address");
+        let text = configuration(directory, socket, "client", &nic, Some(1), address);
+        let (first, rest) = text.split_once('\n').expect("lines");
+        assert_eq!(first, "user = \"root\"");
+        assert!(rest.starts_with("[control]") && rest.ends_with("cores = [1]\n"), "{rest}");
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Catches SIGINT, SIGTERM and SIGHUP as long as it lives, so that guards run and nothing is left.
 #[derive(Debug)]
@@ -35,6 +35,14 @@ impl Interrupt {
             registered.push(id.while_("registering a signal handler")?);
         }
         Ok(Self { raised, signal, registered })
+    }
+
+    /// One to which a signal comes when its other end is dropped, and no other: for tests beside
+    /// those that raise signals.
+    #[cfg(test)]
+    pub(crate) fn without_signals() -> (Self, UnixStream) {
+        let (raised, write) = UnixStream::pair().expect("a socket pair");
+        (Self { raised, signal: Arc::default(), registered: Vec::new() }, write)
     }
 
     /// Waits until `readable` can be read; false at the deadline.
@@ -66,7 +74,12 @@ impl Interrupt {
 
     /// Fails if a signal has come.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.wait(&self.raised, Instant::now()).map(drop)
+        self.pause(Duration::ZERO)
+    }
+
+    /// Waits for so long; fails as soon as a signal comes.
+    pub(crate) fn pause(&self, duration: Duration) -> Result<(), Error> {
+        self.wait(&self.raised, Instant::now() + duration).map(drop)
     }
 }
 
@@ -75,5 +88,21 @@ impl Drop for Interrupt {
         for id in self.registered.drain(..) {
             signal_hook::low_level::unregister(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_with_a_signal() {
+        let interrupt = Interrupt::catch().expect("signals can be caught");
+        interrupt.pause(Duration::from_millis(1)).expect("nothing has come");
+        signal_hook::low_level::raise(SIGHUP).expect("a signal to this process");
+        let began = Instant::now();
+        let ended = interrupt.pause(Duration::from_secs(60));
+        assert!(matches!(ended, Err(Error::Interrupted(number)) if i32::from(number) == SIGHUP));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 }

@@ -14,18 +14,17 @@
 //! `suite`.
 
 mod app;
-mod pair;
 mod report;
 
 use crate::arguments::Timing;
 use crate::cpu::{Cores, pin};
 use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
-use crate::samples::Samples;
+use crate::pair::Pair;
+use crate::samples::{Report, Samples};
 use crate::table::print_report;
 use app::{Asker, Flooded, Flooder};
-use pair::Pair;
-use report::{Outcome, Report};
+use report::{Found, Outcome, report};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -73,26 +72,21 @@ impl IsolationCommand {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
         let report = self.measure(&Interrupt::catch()?)?;
-        print_report(self.json, &report, || report.text())
+        print_report(self.json, &report, || report.text(Found::text))
     }
 
-    fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
+    fn measure(&self, interrupt: &Interrupt) -> Result<Report<Found>, Error> {
         let cores = Cores::choose();
         let mut outcomes = Samples::new(cores, Setting::ALL);
-        for _ in 0..self.timing.runs {
-            for setting in Setting::ALL {
-                interrupt.check()?;
-                outcomes.take(setting, || {
-                    run_once(setting, self.timing.seconds, cores).while_("running two hosts")
-                })?;
-            }
-        }
-        Ok(Report::new(self.timing, &outcomes))
+        outcomes.take_rounds(self.timing.runs, interrupt, |setting| {
+            run_once(setting, self.timing.seconds, cores).while_("running two hosts")
+        })?;
+        Ok(report(self.timing, &outcomes))
     }
 }
 
 fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome> {
-    let mut pair = Pair::open()?;
+    let mut pair = Pair::open(2)?;
     let mut asker = Asker::open(&mut pair)?;
     let mut flooder = match setting {
         Setting::Alone => None,
@@ -100,7 +94,9 @@ fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome>
         Setting::Shared => Some(Flooder::of_messages(&mut pair, 0)?),
         Setting::Reads => Some(Flooder::of_reads(&mut pair, 0)?),
     };
-    let [mut here, mut there] = pair.into_lines();
+    let mut lines = pair.into_lines();
+    let mut next = || lines.next().expect("as many as engines");
+    let (mut here, mut there) = (next(), next());
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {

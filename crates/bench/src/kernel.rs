@@ -15,6 +15,16 @@ use std::time::Duration;
 pub(crate) struct Outcome {
     pub(crate) sample: Sample,
     pub(crate) cpu_s: f64,
+    /// The same for each Gbit of payload; 0 if there was none.
+    pub(crate) cpu_s_per_gbit: f64,
+}
+
+impl Outcome {
+    /// Of a run that was to take so long.
+    fn new(sample: Sample, cpu_s: f64, seconds: f64) -> Self {
+        let gbit = sample.gbit_per_s * seconds;
+        Self { sample, cpu_s, cpu_s_per_gbit: if gbit > 0.0 { cpu_s / gbit } else { 0.0 } }
+    }
 }
 
 /// How long a process may take to start.
@@ -45,7 +55,21 @@ pub(crate) fn run_once(
         .on_core(pins.client)
         .in_namespace_of(veth.map(VethPair::client_namespace));
     let client = RoleProcess::start(&format!("the client of {}", contender.name()), &client)?;
-    watch(client, &[server.id()], load, interrupt)
+    watch_both(client, &mut server, &[], load, interrupt)
+}
+
+/// [`watch`], with a server's process. If that fails, the client sees no more than the end of a
+/// connection: the server's reason is told, then.
+pub(crate) fn watch_both(
+    client: RoleProcess,
+    server: &mut RoleProcess,
+    others: &[u32],
+    load: Load,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Error> {
+    let others = [others, &[server.id()]].concat();
+    watch(client, &others, load, interrupt)
+        .map_err(|error| server.failure(interrupt).unwrap_or(error))
 }
 
 /// Listens to a client's process through warm-up and measurement, and counts its CPU time and that
@@ -62,7 +86,9 @@ pub(crate) fn watch(
     loop {
         match client.event(load.warm_up() + load.duration() + EXTRA_PATIENCE, interrupt)? {
             Event::Measuring => before = used(),
-            Event::Finished(sample) => return Ok(Outcome { sample, cpu_s: used() - before }),
+            Event::Finished(sample) => {
+                return Ok(Outcome::new(sample, used() - before, load.seconds));
+            }
             Event::Ready(_) | Event::Counted { .. } | Event::Failed(_) => {}
         }
     }

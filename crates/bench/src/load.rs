@@ -53,8 +53,10 @@ pub struct Load {
     pub workload: Workload,
     /// Bytes per message.
     pub size: usize,
-    /// Messages in flight.
+    /// Messages in flight, of each connection.
     pub window: usize,
+    /// Connections of the client's app to the server's.
+    pub connections: usize,
     /// How long to measure.
     pub seconds: f64,
 }
@@ -324,6 +326,12 @@ impl Client {
             gbit_per_s: rate_per_s * first.load.size as f64 * 8.0 / 1e9,
             lost: first.lost,
         }
+    }
+
+    /// Messages that have been answered since it began.
+    #[cfg(test)]
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered
     }
 
     /// The last reading of the clock.

@@ -36,7 +36,7 @@ pub(crate) fn own_program() -> String {
     format!("/proc/{}/exe", std::process::id())
 }
 
-/// How long a process may take to end by itself before it is killed.
+/// How long a process may take to end by itself before it is killed, or to say why it has failed.
 const GRACE: Duration = Duration::from_secs(2);
 /// The same for one that nobody needs any more, and that may not look at its input.
 const LAST_GRACE: Duration = Duration::from_millis(100);
@@ -161,6 +161,13 @@ impl RoleProcess {
         }
     }
 
+    /// Why it has given up, if it says so before it ends.
+    pub(crate) fn failure(&mut self, interrupt: &Interrupt) -> Option<Error> {
+        let gives_up = |line: &str| matches!(serde_json::from_str(line), Ok(Event::Failed(_)));
+        let line = self.await_line(GRACE, interrupt, gives_up).ok()?;
+        self.understand(line.as_bytes()).err()
+    }
+
     fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.partial.iter().position(|&byte| byte == b'\n')?;
         Some(self.partial.drain(..=end).collect())
@@ -247,4 +254,25 @@ pub(crate) fn helper_output(program: &str, arguments: &[&str]) -> Result<Vec<u8>
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::Helper { command: command(), message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::role::Part;
+
+    /// A shell in the place of a server.
+    fn server(script: &str) -> RoleProcess {
+        let role = Role::new(Part::HoldNamespace);
+        RoleProcess::start_under("the server", &["sh", "-c", script], &role).expect("a shell")
+    }
+
+    #[test]
+    fn who_gives_up_says_why_and_who_ends_does_not() {
+        let (interrupt, _signals) = Interrupt::without_signals();
+        let told = |script| server(script).failure(&interrupt).map(|error| error.to_string());
+        let reason = told(r#"echo '"measuring"'; echo '{"failed":"no room"}'"#);
+        assert_eq!(reason.as_deref(), Some("the server failed: no room"));
+        assert_eq!(told(r#"echo '"measuring"'"#), None);
+    }
 }

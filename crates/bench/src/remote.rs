@@ -32,6 +32,22 @@ pub use fan::Echo;
 /// The service port of `clearway bench --serve`, where nothing else is said.
 pub const BENCH_PORT: u16 = 5001;
 
+/// What is said of hosts that the command makes itself. Each option stands here, those that need
+/// `--tcp` too: clap no longer misses what an option needs where that is in conflict with another.
+const OF_OWN_HOSTS: [&str; 11] = [
+    "wire",
+    "layout",
+    "app",
+    "c_app",
+    "tcp",
+    "in_place",
+    "kernel_end",
+    "compare",
+    "mtu",
+    "kernel_plain",
+    "kernel_only",
+];
+
 /// Between the running daemons of two hosts.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Remote {
@@ -41,7 +57,7 @@ pub struct Remote {
     #[arg(
         long,
         value_name = "HOST[:PORT]",
-        conflicts_with_all = ["wire", "layout", "tcp", "compare", "mtu", "kernel_only"]
+        conflicts_with_all = OF_OWN_HOSTS
     )]
     pub to: Option<String>,
     /// Answer those who measure to this host, until Ctrl-C.
@@ -50,20 +66,15 @@ pub struct Remote {
         value_name = "[ADDRESS:]PORT",
         num_args = 0..=1,
         default_missing_value = "5001",
+        conflicts_with_all = OF_OWN_HOSTS,
         conflicts_with_all = [
-            "to", "workload", "wire", "layout", "tcp", "compare", "mtu", "kernel_only", "size",
-            "window", "seconds", "runs", "json"
+            "to", "workload", "size", "window", "connections", "seconds", "runs", "json"
         ]
     )]
     pub serve: Option<String>,
-    /// With `--to`: connections at the same time, each with a window of its own. [default: 1, and
-    /// 16 in the choice of all]
-    #[arg(
-        long,
-        requires = "to",
-        value_delimiter = ',',
-        value_parser = whole(1..=CONNECTIONS_MAX)
-    )]
+    /// Connections at the same time, each with a window of its own; with `--to`, several numbers
+    /// if you like. [default: 1, and 16 in the choice of all]
+    #[arg(long, value_delimiter = ',', value_parser = whole(1..=CONNECTIONS_MAX))]
     pub connections: Vec<usize>,
     /// With `--to` or `--serve`: control socket of the local daemon
     #[arg(long, value_name = "PATH")]

@@ -15,8 +15,10 @@ pub struct Report {
     pub workload: &'static str,
     /// Bytes per message.
     pub size: usize,
-    /// Messages in flight.
+    /// Messages in flight, of each connection.
     pub window: usize,
+    /// Connections at the same time.
+    pub connections: usize,
     /// What joined the Clearway hosts.
     pub wire: crate::Wire,
     /// Which app of Clearway's contender was one of the kernel's TCP.
@@ -70,6 +72,8 @@ pub struct Figures {
     pub gbit_per_s: f64,
     /// CPU time of all its processes in one run.
     pub cpu_s: f64,
+    /// CPU time of all its processes for each Gbit of payload.
+    pub cpu_s_per_gbit: f64,
     /// Datagrams never answered, in all runs.
     pub lost: u64,
     /// The least and the most of each figure.
@@ -91,24 +95,26 @@ pub struct Spread {
     pub gbit_per_s: [f64; 2],
     /// Of the CPU time.
     pub cpu_s: [f64; 2],
+    /// Of the CPU time for each Gbit.
+    pub cpu_s_per_gbit: [f64; 2],
 }
 
 /// Clearway's figures divided by another contender's: under 1 is better for times, over 1 for
-/// rates.
+/// rates. `None` where one of two times, or the other's rate, is of no message at all.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ratio {
     /// Of the median time.
-    pub p50: f64,
+    pub p50: Option<f64>,
     /// Of the 99th percentile.
-    pub p99: f64,
+    pub p99: Option<f64>,
     /// Of the 99.9th percentile.
-    pub p999: f64,
+    pub p999: Option<f64>,
     /// Of the messages per second.
-    pub rate: f64,
+    pub rate: Option<f64>,
     /// Of the bandwidth.
-    pub gbit: f64,
+    pub gbit: Option<f64>,
     /// Of the CPU time per message.
-    pub cpu_per_message: f64,
+    pub cpu_per_message: Option<f64>,
 }
 
 fn as_map<T: Serialize, S: Serializer>(
@@ -137,6 +143,7 @@ impl Report {
             workload: plan.load.workload.name(),
             size: plan.load.size,
             window: plan.load.window,
+            connections: plan.load.connections,
             wire: plan.wire,
             kernel_end: plan.kernel_end,
             tcp_wire,
@@ -181,17 +188,18 @@ fn ratios(contenders: &[(Contender, Figures)]) -> Vec<(Contender, Ratio)> {
 
 impl Ratio {
     fn of(ours: &Figures, theirs: &Figures) -> Self {
-        let divide = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        let times = |a: f64, b: f64| significant(divide(a, b), 3);
-        let latency = |a: u64, b: u64| times(a as f64, b as f64);
+        let divide = |a: f64, b: f64| (b > 0.0).then(|| a / b);
+        let times = |a: f64, b: f64| divide(a, b).map(|ratio| significant(ratio, 3));
+        let latency = |a: u64, b: u64| times(a as f64, b as f64).filter(|ratio| *ratio > 0.0);
         let per_message = |figures: &Figures| divide(figures.cpu_s, figures.rate_per_s);
+        let per_messages = per_message(ours).zip(per_message(theirs));
         Self {
             p50: latency(ours.p50_ns, theirs.p50_ns),
             p99: latency(ours.p99_ns, theirs.p99_ns),
             p999: latency(ours.p999_ns, theirs.p999_ns),
             rate: times(ours.rate_per_s, theirs.rate_per_s),
             gbit: times(ours.gbit_per_s, theirs.gbit_per_s),
-            cpu_per_message: times(per_message(ours), per_message(theirs)),
+            cpu_per_message: per_messages.and_then(|(a, b)| times(a, b)),
         }
     }
 }
@@ -205,6 +213,7 @@ impl Figures {
         let rate = of(|run| significant(run.sample.rate_per_s, 6));
         let gbit = of(|run| significant(run.sample.gbit_per_s, 4));
         let cpu = of(|run| significant(run.cpu_s, 4));
+        let per_gbit = of(|run| significant(run.cpu_s_per_gbit, 3));
         let whole = |range: [f64; 2]| range.map(|figure| figure as u64);
         Self {
             p50_ns: p50.median as u64,
@@ -213,6 +222,7 @@ impl Figures {
             rate_per_s: rate.median,
             gbit_per_s: gbit.median,
             cpu_s: cpu.median,
+            cpu_s_per_gbit: per_gbit.median,
             lost: runs.iter().map(|run| run.sample.lost).sum(),
             spread: Spread {
                 p50_ns: whole(p50.range),
@@ -221,6 +231,7 @@ impl Figures {
                 rate_per_s: rate.range,
                 gbit_per_s: gbit.range,
                 cpu_s: cpu.range,
+                cpu_s_per_gbit: per_gbit.range,
             },
         }
     }

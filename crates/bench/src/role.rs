@@ -3,7 +3,9 @@
 //! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
-use crate::apps::{self, AppPlace, Exchange, Listening, StreamsListening, TcpListening};
+use crate::apps::{
+    self, AppPlace, Exchange, Listening, PostsListening, StreamsListening, TcpListening,
+};
 use crate::connections::Job;
 use crate::contender::Contender;
 use crate::cpu::pin;
@@ -12,6 +14,7 @@ use crate::error::{Error, While};
 use crate::http::ServerRole;
 use crate::instructions::Case;
 use crate::load::{Client, Load, Server};
+use crate::many::{self, Ends, Sockets};
 use crate::process::Event;
 use crate::vif::{GeneratorRole, VifRole};
 use rustix::fs::{Mode, OFlags, open};
@@ -184,8 +187,14 @@ impl Part {
                 let source = std::process::Command::new(&program).args(arguments).exec();
                 Err(Error::Start { program, source })
             }
+            Self::Server { contender, load, bind } if load.connections > 1 => {
+                serve_many(contender, &load, &bind).while_("serving")
+            }
             Self::Server { contender, load, bind } => {
                 serve(contender, &load, &bind).map(drop).while_("serving")
+            }
+            Self::Client { contender, load, server } if load.connections > 1 => {
+                request_many(contender, load, &server).while_("requesting")
             }
             Self::Client { contender, load, server } => {
                 request(contender, load, &server).while_("requesting")
@@ -252,13 +261,51 @@ fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
     }
 }
 
+/// The same with as many connections as the load says, of TCP.
+fn serve_many(contender: Contender, load: &Load, bind: &str) -> io::Result<()> {
+    let (sockets, size) = (accept_many(bind, load.connections)?, load.size);
+    let is_spinning = contender != Contender::TcpBlock;
+    let ended = match contender {
+        Contender::TcpSpin | Contender::TcpBlock => {
+            let end = |socket| PerMessage::<false>::new(socket, size);
+            Sockets::new(sockets, is_spinning, end)?.serve(load)
+        }
+        Contender::TcpBatch => {
+            let end = |socket| Batch::new(socket, size, load.window);
+            Sockets::new(sockets, is_spinning, end)?.serve(load)
+        }
+        other => Err(has_one(other)),
+    };
+    ended.or_else(|error| if is_end(&error) { Ok(()) } else { Err(error) })
+}
+
+fn request_many(contender: Contender, load: Load, server: &str) -> io::Result<()> {
+    let sockets = (0..load.connections).map(|_| connect_tcp(server));
+    let (sockets, size) = (sockets.collect::<io::Result<Vec<_>>>()?, load.answer_bytes());
+    let is_spinning = contender != Contender::TcpBlock;
+    match contender {
+        Contender::TcpSpin | Contender::TcpBlock => {
+            let end = |socket| PerMessage::<false>::new(socket, size);
+            measure_many(load, &mut Sockets::new(sockets, is_spinning, end)?)
+        }
+        Contender::TcpBatch => {
+            let end = |socket| Batch::new(socket, size, load.window);
+            measure_many(load, &mut Sockets::new(sockets, is_spinning, end)?)
+        }
+        other => Err(has_one(other)),
+    }
+}
+
+fn has_one(contender: Contender) -> io::Error {
+    io::Error::other(format!("{} has one connection", contender.name()))
+}
+
 /// The server's app on its own: until the client leaves. Returns how many messages it answered.
 fn answer<E: Endpoint>(load: &Load, endpoint: &mut E) -> io::Result<u64> {
     let mut server = Server::new(load.answer_bytes());
     let mut answered = 0;
     loop {
         match server.turn(endpoint) {
-            Ok(0) => endpoint.idle()?,
             Ok(count) => answered += count as u64,
             Err(error) if is_end(&error) => return Ok(answered),
             Err(error) => return Err(error),
@@ -267,7 +314,7 @@ fn answer<E: Endpoint>(load: &Load, endpoint: &mut E) -> io::Result<u64> {
 }
 
 /// The client left in the middle of something; how it does so differs between transports.
-fn is_end(error: &io::Error) -> bool {
+pub(crate) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
@@ -277,30 +324,32 @@ fn measure<E: Endpoint>(load: Load, endpoint: &mut E) -> io::Result<()> {
     measure_all(load, slice::from_mut(endpoint))
 }
 
-/// The same with several clients in turn.
-fn measure_all<E: Endpoint>(load: Load, endpoints: &mut [E]) -> io::Result<()> {
-    timetable(load, endpoints, |clients, endpoints| {
-        if turn_all(clients, endpoints)? == 0 {
-            endpoints[0].idle()?;
-        }
-        Ok(())
+/// The same with a client for each connection, of which those have a turn that have heard
+/// something.
+fn measure_many(load: Load, ends: &mut impl Ends) -> io::Result<()> {
+    measured(load, load.connections, |clients, duration| {
+        many::go_on(ends, clients, Instant::now() + duration)
     })
 }
 
-/// A turn of each client; returns how many answers they got.
-fn turn_all<E: Endpoint>(clients: &mut [Client], endpoints: &mut [E]) -> io::Result<usize> {
-    let mut answers = 0;
+/// The same with several clients in turn.
+fn measure_all<E: Endpoint>(load: Load, endpoints: &mut [E]) -> io::Result<()> {
+    timetable(load, endpoints, turn_all)
+}
+
+/// A turn of each client.
+fn turn_all<E: Endpoint>(clients: &mut [Client], endpoints: &mut [E]) -> io::Result<()> {
     for (client, endpoint) in clients.iter_mut().zip(endpoints) {
-        answers += client.turn(endpoint)?;
+        client.turn(endpoint)?;
     }
-    Ok(answers)
+    Ok(())
 }
 
 fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
     let calls = Calls::Waiting;
     let tell_ready = || tell(&Event::Ready(at.to_string()));
     match place.exchange {
-        Exchange::Messages => {
+        Exchange::Messages | Exchange::InTurn(_) => {
             let listening = Listening::open(place, load, at)?;
             tell_ready();
             serve_messages(listening, load)
@@ -330,6 +379,11 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
             tell_ready();
             answer(load, &mut listening.accept(calls)?).map(drop)
         }
+        Exchange::Posts(posted) => {
+            let listening = PostsListening::open(place, load, at, posted)?;
+            tell_ready();
+            answer(load, &mut listening.accept(calls, posted)?).map(drop)
+        }
     }
 }
 
@@ -346,6 +400,9 @@ fn serve_messages(mut listening: Listening, load: &Load) -> io::Result<()> {
 fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Result<()> {
     let calls = Calls::Waiting;
     match place.exchange {
+        Exchange::Messages if load.connections > 1 => {
+            measure_many(load, &mut apps::connect_many(place, &load, to)?)
+        }
         Exchange::Messages => measure(load, &mut apps::connect(place, &load, to, calls)?),
         Exchange::Tcp => measure(load, &mut apps::connect_tcp(place, &load, to, calls)?),
         Exchange::TcpInPlace => {
@@ -359,6 +416,10 @@ fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Re
         }
         Exchange::Streams(company) => {
             measure(load, &mut apps::connect_streams(place, &load, to, calls, company)?)
+        }
+        Exchange::InTurn(_) => measure(load, &mut apps::connect_in_turn(place, &load, to, calls)?),
+        Exchange::Posts(posted) => {
+            measure(load, &mut apps::connect_posts(place, &load, to, calls, posted)?)
         }
     }
 }
@@ -402,6 +463,16 @@ fn measure_pair(
             let client_end = apps::connect_streams(client_place, &load, to, calls, company)?;
             take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
         }
+        Exchange::InTurn(_) => {
+            let listening = Listening::open(server_place, &load, to)?;
+            let client_end = apps::connect_in_turn(client_place, &load, to, calls)?;
+            take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
+        }
+        Exchange::Posts(posted) => {
+            let listening = PostsListening::open(server_place, &load, to, posted)?;
+            let client_end = apps::connect_posts(client_place, &load, to, calls, posted)?;
+            take_turns(load, &mut [client_end], &mut listening.accept(calls, posted)?)
+        }
     }
 }
 
@@ -412,40 +483,60 @@ fn take_turns(
 ) -> io::Result<()> {
     let mut server = Server::new(load.answer_bytes());
     timetable(load, client_ends, |clients, client_ends| {
-        let work = turn_all(clients, client_ends)? + server.turn(server_end)?;
-        if work == 0 {
-            client_ends[0].idle()?;
-        }
-        Ok(())
+        turn_all(clients, client_ends)?;
+        server.turn(server_end).map(drop)
     })
 }
 
-/// Warm-up, measurement, report, around turns that somebody else defines. At least one client.
+/// Turns that somebody else defines, of at least one client.
 fn timetable<E: Endpoint>(
     load: Load,
     endpoints: &mut [E],
     mut turn: impl FnMut(&mut [Client], &mut [E]) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut clients: Vec<Client> = endpoints.iter().map(|_| Client::new(load)).collect();
-    let mut until = |clients: &mut [Client], duration: Duration| {
+    measured(load, endpoints.len(), |clients, duration| {
         let end = Instant::now() + duration;
         while clients[0].now() < end {
             turn(clients, endpoints)?;
         }
-        Ok::<(), io::Error>(())
-    };
-    until(&mut clients, load.warm_up())?;
+        Ok(())
+    })
+}
+
+/// Warm-up, measurement, report, of so many clients that somebody else has at work for as long as
+/// each takes.
+fn measured(
+    load: Load,
+    count: usize,
+    mut work_for: impl FnMut(&mut [Client], Duration) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut clients: Vec<Client> = (0..count).map(|_| Client::new(load)).collect();
+    work_for(&mut clients, load.warm_up())?;
     tell(&Event::Measuring);
     clients.iter_mut().for_each(Client::begin);
-    until(&mut clients, load.duration())?;
+    work_for(&mut clients, load.duration())?;
     tell(&Event::Finished(Client::sample_of(&mut clients)));
     wait_for_parent();
     Ok(())
 }
 
 fn accept_tcp(bind: &str) -> io::Result<OwnedFd> {
+    accept_from(&listen_tcp(bind)?)
+}
+
+/// So many connections, of one client.
+fn accept_many(bind: &str, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let listener = listen_tcp(bind)?;
+    (0..count).map(|_| accept_from(&listener)).collect()
+}
+
+fn listen_tcp(bind: &str) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(bind)?;
     tell(&Event::Ready(listener.local_addr()?.to_string()));
+    Ok(listener)
+}
+
+fn accept_from(listener: &TcpListener) -> io::Result<OwnedFd> {
     let (stream, _) = listener.accept()?;
     stream.set_nodelay(true)?;
     Ok(stream.into())

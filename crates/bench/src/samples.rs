@@ -12,8 +12,11 @@
 //!                                        └──── changed: again ────────┴─▶ left out
 //! ```
 
+use crate::arguments::Timing;
 use crate::cpu::Cores;
 use crate::distance::round_trip_ns;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -75,6 +78,36 @@ pub struct State<F> {
     pub found: F,
 }
 
+/// A whole result, as `--json` prints it: what was found in the medians of some runs, and what the
+/// reader has to know.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report<F> {
+    #[serde(flatten)]
+    timing: Timing,
+    #[serde(flatten)]
+    summary: Summary<F>,
+    notes: Vec<String>,
+}
+
+impl<F> Report<F> {
+    /// `notes`: of what was measured, before those of the machine.
+    pub(crate) fn new(timing: Timing, summary: Summary<F>, mut notes: Vec<String>) -> Self {
+        notes.extend_from_slice(&summary.notes);
+        Self { timing, summary, notes }
+    }
+
+    /// The same for people, with a table of what was found.
+    pub(crate) fn text(&self, table: impl Fn(&F) -> String) -> String {
+        let Timing { seconds, runs } = self.timing;
+        let mut text = self.summary.text(table);
+        let _ = writeln!(text, "medians of {runs} runs of {seconds} s");
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        text
+    }
+}
+
 impl<C: Copy + PartialEq, T> Samples<C, T> {
     pub(crate) fn new(cores: Cores, contenders: impl IntoIterator<Item = C>) -> Self {
         let contenders = contenders.into_iter().map(|contender| (contender, Vec::new())).collect();
@@ -96,6 +129,24 @@ impl<C: Copy + PartialEq, T> Samples<C, T> {
             if is_steady || tries_left == 0 {
                 self.add(contender, what, is_steady.then_some(least_ns));
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes so many samples of each contender, in turn, in this very process. Fails behind the
+    /// one in whose time a signal came.
+    pub(crate) fn take_rounds(
+        &mut self,
+        runs: usize,
+        interrupt: &Interrupt,
+        mut measure: impl FnMut(C) -> Result<T, Error>,
+    ) -> Result<(), Error> {
+        for _ in 0..runs {
+            for at in 0..self.contenders.len() {
+                let contender = self.contenders[at].0;
+                self.take(contender, || measure(contender))?;
+                interrupt.check()?;
             }
         }
         Ok(())
@@ -317,6 +368,18 @@ mod tests {
         let summary = samples.sum_up(|of| *of[0].1[0]);
         assert_eq!((summary.found, summary.states.len()), (7.0, 1));
         assert!(summary.notes[0].starts_with("only one core"), "{:?}", summary.notes);
+    }
+
+    #[test]
+    fn a_signal_in_the_time_of_the_last_sample_is_heard() {
+        let (interrupt, signals) = Interrupt::without_signals();
+        let mut signals = Some(signals);
+        let mut samples = Samples::new(Cores { client: 0, server: 0 }, ['a']);
+        let taken = samples.take_rounds(1, &interrupt, |_| {
+            drop(signals.take());
+            Ok(7.0)
+        });
+        assert!(matches!(taken, Err(Error::Interrupted(_))), "{taken:?}");
     }
 
     #[test]

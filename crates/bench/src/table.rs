@@ -15,7 +15,7 @@ use std::io::{ErrorKind, Write as _};
 pub fn report_text(report: &Report) -> String {
     let mut text = title(report);
     text.push('\n');
-    text += &report.summary.text(|found| format!("{}\n", figures_table(found)));
+    text += &report.summary.text(|found| format!("{}\n{}", figures_table(found), losses(found)));
     if report.runs > 1 {
         let _ = writeln!(text, "medians of {} runs; spread: least to most of p50", report.runs);
     }
@@ -38,11 +38,12 @@ fn title(report: &Report) -> String {
         None => "",
     };
     format!(
-        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}){}, apps in {:?}, layout \
-         {:?}, idle {:?}; TCP and UDP over {} (MTU {})",
+        "{} of {} B, window {}, connections {}, {:.2} s each; Clearway over {:?} (MTU {}){}, \
+         apps in {:?}, layout {:?}, idle {:?}; TCP and UDP over {} (MTU {})",
         report.workload,
         report.size,
         report.window,
+        report.connections,
         report.seconds,
         report.wire,
         report.mtu,
@@ -66,6 +67,7 @@ fn figures_table(found: &Found) -> Table {
             "messages/s",
             "Gbit/s",
             "CPU s",
+            "CPU s/Gbit",
             "spread µs",
             "p50 ratio",
             "p99.9 ratio",
@@ -76,6 +78,16 @@ fn figures_table(found: &Found) -> Table {
         table.add_row(row(found, *contender, figures));
     }
     table
+}
+
+/// Who has lost messages, which are in no other figure.
+fn losses(found: &Found) -> String {
+    let mut text = String::new();
+    for (contender, figures) in found.contenders.iter().filter(|(_, figures)| figures.lost > 0) {
+        let (name, lost) = (contender.name(), thousands(figures.lost as f64));
+        let _ = writeln!(text, "note: {name} lost {lost} messages, whose times are not counted");
+    }
+    text
 }
 
 /// An empty table whose columns from `names` on hold figures.
@@ -101,10 +113,11 @@ fn row(found: &Found, contender: Contender, figures: &Figures) -> Vec<String> {
         thousands(figures.rate_per_s),
         format!("{:.3}", figures.gbit_per_s),
         format!("{:.2}", figures.cpu_s),
+        format!("{:.3}", figures.cpu_s_per_gbit),
         format!("{}..{}", microseconds(least), microseconds(most)),
-        show(ratio.map(|ratio| ratio.p50)),
-        show(ratio.map(|ratio| ratio.p999)),
-        show(ratio.map(|ratio| ratio.rate)),
+        show(ratio.and_then(|ratio| ratio.p50)),
+        show(ratio.and_then(|ratio| ratio.p999)),
+        show(ratio.and_then(|ratio| ratio.rate)),
     ]
 }
 

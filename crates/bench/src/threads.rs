@@ -15,6 +15,7 @@ use crate::arguments::{seconds, whole};
 use crate::cpu::{Cores, pin, seconds_used};
 use crate::directory::Directory;
 use crate::error::{Error, While};
+use crate::host::STAYS_ROOT;
 use crate::interrupt::Interrupt;
 use crate::process::{RoleProcess, own_program};
 use crate::role::{Part, Role};
@@ -89,6 +90,7 @@ impl ThreadsCommand {
             let socket = directory.path().join("sock");
             let result = self.with_daemon(daemon.id(), &socket, waiting, cores, interrupt);
             daemon.terminate();
+            interrupt.check()?;
             outcomes.extend(result?);
         }
         Ok(Report::new(self.threads, self.seconds, outcomes, cores.shared()))
@@ -102,7 +104,7 @@ impl ThreadsCommand {
     ) -> Result<RoleProcess, Error> {
         let (socket, config) = (directory.join("sock"), directory.join("toml"));
         let text = format!(
-            "[control]\nsocket = {socket:?}\n[log]\nlevel = \"warn\"\n\
+            "{STAYS_ROOT}[control]\nsocket = {socket:?}\n[log]\nlevel = \"warn\"\n\
              [policy.limits]\nchannels_total = {channels}\nchannels_per_user = {channels}\n\
              sessions_per_user = {channels}\nsessions_total = {channels}\n\
              [[nic]]\ndriver = \"memif\"\nsocket = {:?}\nrole = \"server\"\n\

@@ -136,9 +136,22 @@ fn contradictions_are_refused() {
         &["rtt", "--tcp", "--in-place"],
         &["stream", "--in-place"],
         &["stream", "--kernel-plain", "--wire", "veth"],
+        &["stream", "--connections", "2,3"],
+        &["stream", "--connections", "2", "--tcp"],
+        &["stream", "--connections", "2", "--layout", "paired"],
+        &["stream", "--connections", "2", "--app", "c"],
         &["rtt", "--kernel-end", "client"],
         &["rtt", "--tcp", "--kernel-end", "client"],
         &["rtt", "--tcp", "--kernel-end", "client", "--wire", "veth", "--layout", "paired"],
+        &["rtt", "--socket", "a"],
+        &["rtt", "--kernel-only", "--idle", "spin"],
+        &["rtt", "--kernel-only", "--app", "rust"],
+        &["rtt", "--kernel-only", "--tcp"],
+        &["rtt", "--kernel-only", "--mtu", "1400"],
+        &["rtt", "--kernel-only", "--compare", "udp", "--size", "100000"],
+        &["rtt", "--wire", "local", "--mtu", "1400"],
+        &["rtt", "--to", "10.0.0.2", "--kernel-end", "client"],
+        &["--serve", "5001", "--in-place"],
     ] {
         let output = output(&[&["bench"], arguments].concat());
         assert!(!output.status.success(), "{arguments:?} was accepted");

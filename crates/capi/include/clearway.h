@@ -5,7 +5,9 @@
  * Results    Functions that can fail return a negative error code (CLEARWAY_...);
  *            clearway_strerror and clearway_last_error say what it means and what to do.
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
- *            CLEARWAY_FOREVER, waits as long as it takes.
+ *            CLEARWAY_FOREVER, waits as long as it takes. What the daemon itself is asked for (a
+ *            channel, ports, interfaces, memory) it gives in a moment; if it does not answer, the
+ *            call ends after ten seconds (CLEARWAY_TIMED_OUT), also one without a timeout.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
  * Streams    A connection may have streams (clearway_open_stream): connections that share its way
  *            to the peer and nothing else, so that none waits for another's messages.
@@ -18,8 +20,11 @@
  * Calls      Requests and answers on top of messages (clearway_call, clearway_next_call_event): a
  *            channel that makes calls makes nothing else.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages, frames and what operations have read may be read and released in any
- *            thread. Error texts are per thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages, bytes, frames and what operations have read may be read and released
+ *            in any thread, and buffers filled and discarded: with NULL for the channel if another
+ *            thread has that. If it waits in a call, or on clearway_fd, it is woken, and gives them
+ *            back; else its next call does. Error texts are per thread. Signals do not disturb:
+ *            calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.
@@ -78,7 +83,7 @@ enum clearway_code {
   CLEARWAY_NO_DAEMON = -13,
   /* The daemon has gone away or ended this session; attach again. */
   CLEARWAY_DAEMON_GONE = -14,
-  /* App library and daemon are of different versions; install the same version of both. */
+  /* App library and daemon are of different versions; update the older of both. */
   CLEARWAY_MISMATCH = -15,
   /* The peer's daemon speaks no version of the protocol that this one speaks; update the older
    * one. */
@@ -208,9 +213,10 @@ typedef enum clearway_ended {
   CLEARWAY_ENDED_NOTHING = 0,
   /**
    * The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed
-   * it),
-   * `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
-   * silent), `CLEARWAY_PROTOCOL_ERROR`.
+   * it), `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's
+   * host is silent), `CLEARWAY_PROTOCOL_ERROR`. Two more end one, and are not told from a failed
+   * attempt to connect by their code alone: `CLEARWAY_UNREACHABLE` of what sends or receives on
+   * a TCP connection, and `CLEARWAY_REFUSED` of what does on a TCP connection or a stream.
    */
   CLEARWAY_ENDED_CONNECTION = 1,
   /**
@@ -224,9 +230,10 @@ typedef enum clearway_ended {
  */
 typedef enum clearway_waiting {
   /**
-   * Stays awake while that has paid lately, 100 microseconds at most, then sleeps. If others
-   * want its core again and again while the engine runs on another one, the calling thread moves
-   * there by `sched_setaffinity`, and at once allows itself again what it was allowed before.
+   * Stays awake while that has paid lately, for 0.1 to 2 milliseconds at most (the longer it
+   * takes on this machine to wake up, the longer), then sleeps. If others want its core again
+   * and again while the engine runs on another one, the calling thread moves there by
+   * `sched_setaffinity`, and at once allows itself again what it was allowed before.
    */
   CLEARWAY_WAIT_ADAPTIVE = 0,
   /**
@@ -319,8 +326,8 @@ typedef enum clearway_event_kind {
   CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
   /**
    * A message of clearway_send_within or clearway_commit_within could not leave in time, and was
-   * dropped; the peer knows:
-   * `connection`, `token`.
+   * dropped; the peer knows: `connection`, `token`. Calls that only receive messages pass over
+   * it.
    */
   CLEARWAY_EVENT_DROPPED = 17,
   /**
@@ -374,7 +381,8 @@ typedef enum clearway_tcp_option {
   CLEARWAY_TCP_USER_TIMEOUT = 3,
   /**
    * Sending waits while so many bytes are not acknowledged (SO_SNDBUF). At first a quarter of
-   * the channel's transmit pool.
+   * the channel's transmit pool. A buffer of clearway_send_buffer counts whole, however much of
+   * it is sent.
    */
   CLEARWAY_TCP_SEND_BUFFER = 4,
   /**
@@ -639,6 +647,8 @@ typedef struct clearway_options {
   uint32_t daemon_user;
   /**
    * Bytes that can be shared by clearway_share, a power of two from 4 KiB to 1 GiB; 0: none.
+   * If not 0, attaching is refused (CLEARWAY_DENIED) where the daemon's policy is against
+   * sharing.
    */
   uint32_t shared_bytes;
   /**
@@ -661,7 +671,7 @@ typedef struct clearway_reconnected {
   uint64_t now;
   /**
    * Why there is none; 0 if there is one. CLEARWAY_DAEMON_GONE: the peer had opened it, and may
-   * do so again.
+   * do so again. CLEARWAY_CLOSED and the like: it had ended before the daemon has.
    */
   int code;
   /**
@@ -679,7 +689,7 @@ typedef struct clearway_address {
    */
   char host[64];
   /**
-   * UDP port that names the service, or TCP port.
+   * The port of the service, which is no UDP port; or TCP port.
    */
   uint16_t port;
 } clearway_address;
@@ -808,7 +818,8 @@ typedef struct clearway_vif_options {
    */
   const char *address;
   /**
-   * Above 0, it comes before messages and before interfaces of lower priority.
+   * Above 0, it comes before interfaces of lower priority. What the host's own services receive
+   * (messages, ARP, ...) is theirs before all.
    */
   uint16_t priority;
 } clearway_vif_options;
@@ -1250,11 +1261,14 @@ int clearway_attach(const char *app,
 
 /**
  * Attaches a channel again whose daemon has gone (CLEARWAY_ENDED_CHANNEL): waits up to
- * `timeout_ns` for a daemon, listens again on all ports, and connects again to all peers to whom
- * the app had connected. Stores in `list`, which has room for `capacity`, what has become of the
- * connections, oldest first. Descriptor and options stay the same; virtual interfaces, all of TCP,
- * and messages that were not received are lost. Returns how many connections there were, or a
- * negative error code; then the channel is as before.
+ * `timeout_ns` for a daemon (one that is there has a tenth of a second to take the app in any
+ * case), listens again on all ports, and connects again to all peers to whom the app had
+ * connected. Stores in `list`, which has room for `capacity`, what has become of the connections,
+ * oldest first. Descriptor and options stay the same; virtual interfaces, all of TCP, and messages
+ * that were not received are lost. Attempts to connect whose outcome was not told have failed, of
+ * which events tell (CLEARWAY_DAEMON_GONE). Buffers of clearway_send_buffer cannot be sent any
+ * more (CLEARWAY_INVALID), only discarded. Returns how many connections there were, or a negative
+ * error code; then the channel is as before.
  */
 int clearway_reattach(struct clearway_channel *channel,
                       int64_t timeout_ns,
@@ -1445,9 +1459,9 @@ int clearway_tell_skipped(struct clearway_channel *channel, int is_told);
 /**
  * Receives the next message of any connection into `buffer`, and stores the connection unless
  * `connection` is NULL. Returns the length of the message, or a negative error code.
- * `CLEARWAY_CLOSED` and `CLEARWAY_RESET` tell, once, that the connection stored has ended. A
- * message that is larger than `capacity` stays the next one, and the answer is
- * `CLEARWAY_TOO_LARGE`.
+ * A code with `CLEARWAY_ENDED_CONNECTION` (see clearway_what_ended), or `CLEARWAY_REFUSED` of a
+ * stream, tells, once, that the connection stored has ended. A message that is larger than
+ * `capacity` stays the next one, and the answer is `CLEARWAY_TOO_LARGE`.
  */
 int64_t clearway_recv(struct clearway_channel *channel,
                       void *buffer,
@@ -1475,8 +1489,8 @@ int clearway_recv_message(struct clearway_channel *channel,
 
 /**
  * Gives a message's memory back. It may have come from another channel, or from one that was
- * detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice,
- * by a copy or not, does nothing.
+ * detached meanwhile; `channel` may be NULL, and is if another thread has it (see Threads), but
+ * with the right one it is faster. Releasing twice, by a copy or not, does nothing.
  */
 void clearway_release(struct clearway_channel *channel, struct clearway_message *message);
 
@@ -1510,7 +1524,7 @@ int clearway_commit_within(struct clearway_channel *channel,
                            uint32_t *number);
 
 /**
- * Gives a buffer back that shall not be sent after all. Twice does nothing.
+ * Gives a buffer back that shall not be sent after all, in any thread. Twice does nothing.
  */
 void clearway_discard(struct clearway_writable *writable);
 
@@ -1620,11 +1634,12 @@ int clearway_tcp_accept(struct clearway_channel *channel,
 /**
  * Opens a TCP connection to a host that need not know of Clearway, and stores it, which is never
  * 0. From the port with the number `tcp_port` of clearway_tcp_listen, or, if that is 0, from one
- * that is free. The address is written as for clearway_connect. Returns 0 or a negative error
- * code: CLEARWAY_REFUSED (nobody listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer
- * to any retry), CLEARWAY_ADDRESS_IN_USE (there is such a connection already),
- * CLEARWAY_TIMED_OUT; CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0, and nothing was begun (who
- * does not wait begins by clearway_tcp_start_connect).
+ * that is free, for which the daemon may have to be asked within the same time. The address is
+ * written as for clearway_connect. Returns 0 or a negative error code: CLEARWAY_REFUSED (nobody
+ * listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer to any retry),
+ * CLEARWAY_ADDRESS_IN_USE (there is such a connection already), CLEARWAY_TIMED_OUT;
+ * CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0, and nothing was begun (who does not wait begins
+ * by clearway_tcp_start_connect).
  */
 int clearway_tcp_connect(struct clearway_channel *channel,
                          uint32_t tcp_port,
@@ -1634,9 +1649,11 @@ int clearway_tcp_connect(struct clearway_channel *channel,
                          uint64_t *connection);
 
 /**
- * Begins to open a TCP connection and returns at once; clearway_next_event tells the outcome, with
- * the token that is stored here. Of a name, which is looked up first, the first address counts.
- * Returns 0 or a negative error code.
+ * Begins to open a TCP connection, and does not wait for the peer; clearway_next_event tells the
+ * outcome, with the token that is stored here. Of a name, which is looked up first, the first
+ * address counts. If `tcp_port` is 0, and no port is free of those that the channel has taken for
+ * that before, the daemon is asked for another one (see Times). Returns 0 or a negative error
+ * code.
  */
 int clearway_tcp_start_connect(struct clearway_channel *channel,
                                uint32_t tcp_port,
@@ -1700,10 +1717,10 @@ int64_t clearway_tcp_recv(struct clearway_channel *channel,
                           int64_t timeout_ns);
 
 /**
- * Receives bytes where the daemon put them, without a copy: at least one, at most a segment's. To
- * be given to clearway_release, after which the peer may send as many more. With length 0 there
- * will be no more bytes, and there is nothing to release. Returns 0 or a negative error code, as
- * clearway_tcp_recv.
+ * Receives bytes where the daemon put them, without a copy: at least one, and as many as
+ * `bytes->length` says, which may be those of many segments. To be given to clearway_release,
+ * after which the peer may send as many more. With length 0 there will be no more bytes, and there
+ * is nothing to release. Returns 0 or a negative error code, as clearway_tcp_recv.
  */
 int clearway_tcp_recv_buf(struct clearway_channel *channel,
                           uint64_t connection,
@@ -1766,8 +1783,10 @@ int clearway_tcp_addresses(struct clearway_channel *channel,
 int clearway_tcp_ready(struct clearway_channel *channel, uint64_t connection);
 
 /**
- * How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; 0 of
- * one that has ended. Or a negative error code: CLEARWAY_CLOSED if it is not open on this channel.
+ * How many bytes of a TCP connection the peer has not acknowledged, of those that were sent, as
+ * far as the calls of the channel so far have learnt: those of a send count until all of them are.
+ * 0 of one that has ended. Or a negative error code: CLEARWAY_CLOSED if it is not open on this
+ * channel.
  */
 int64_t clearway_tcp_unacknowledged(struct clearway_channel *channel, uint64_t connection);
 
@@ -1909,9 +1928,10 @@ int clearway_remove_memory(struct clearway_channel *channel, uint64_t memory);
 /**
  * Shares a piece of the channel's memory with those whom `options` names, by the connections of
  * this channel, and stores the region, which is never 0 and may be sent to others as a number.
- * Waits up to `timeout_ns` for the daemon. Returns 0 or a negative error code:
- * CLEARWAY_ADDRESS_IN_USE if the channel shares a region of that name already, CLEARWAY_LIMIT if
- * it shares as many as it may, CLEARWAY_DENIED if the daemon's policy is against it.
+ * Waits up to `timeout_ns` for the daemon; if that is 0, nothing is shared (CLEARWAY_WOULD_BLOCK).
+ * What the daemon shares after CLEARWAY_TIMED_OUT, a later call of the channel takes back. Returns
+ * 0 or a negative error code: CLEARWAY_ADDRESS_IN_USE if the channel shares a region of that name
+ * already, or CLEARWAY_LIMIT if it shares as many as it may.
  */
 int clearway_share(struct clearway_channel *channel,
                    const struct clearway_region_options *options,
@@ -1920,10 +1940,11 @@ int clearway_share(struct clearway_channel *channel,
 
 /**
  * Says who is in a group of peers, to which regions of this channel may be granted: these up to
- * 256, and nobody else. Waits up to `timeout_ns` for the daemon. When this has returned 0, whoever
- * was in the group and is no longer can do nothing more by it. A group of which nothing was said
- * has no members; up to 64 may have some. Returns 0 or a negative error code: CLEARWAY_LIMIT if
- * these are too many groups, CLEARWAY_TOO_LARGE if the members are too many.
+ * 256, and nobody else. Waits up to `timeout_ns` for the daemon; if that is 0, nothing is said
+ * (CLEARWAY_WOULD_BLOCK). When this has returned 0, whoever was in the group and is no longer can
+ * do nothing more by it. A group of which nothing was said has no members; up to 64 may have some.
+ * Returns 0 or a negative error code: CLEARWAY_LIMIT if these are too many groups,
+ * CLEARWAY_TOO_LARGE if the members are too many.
  */
 int clearway_set_group(struct clearway_channel *channel,
                        const char *name,
@@ -1932,8 +1953,9 @@ int clearway_set_group(struct clearway_channel *channel,
                        int64_t timeout_ns);
 
 /**
- * Shares a region no longer, and waits up to `timeout_ns` for the daemon. When this has returned
- * 0, nobody reads or changes it any more. Returns 0 or a negative error code.
+ * Shares a region no longer, and waits up to `timeout_ns` for the daemon; if that is 0, it stays
+ * shared (CLEARWAY_WOULD_BLOCK). When this has returned 0, nobody reads or changes it any more.
+ * Returns 0 or a negative error code.
  */
 int clearway_unshare(struct clearway_channel *channel, uint64_t region, int64_t timeout_ns);
 
@@ -1970,8 +1992,9 @@ int clearway_start_vector(struct clearway_channel *channel,
 /**
  * Does an operation, and stores what came of it: waits up to `timeout_ns` until there is room for
  * it, and as long for its end. Returns 0 if it was done, or a negative error code; then
- * `operated->status` says more if it is not 0. After CLEARWAY_TIMED_OUT or CLEARWAY_WOULD_BLOCK
- * it goes on if `operated->token` is not 0, and clearway_next_operated will tell of its end.
+ * `operated->status` says more if it is not 0, and it is over. After CLEARWAY_TIMED_OUT or
+ * CLEARWAY_WOULD_BLOCK it goes on if `operated->token` is not 0 and `operated->status` is 0;
+ * clearway_next_operated will tell of its end.
  */
 int clearway_operate(struct clearway_channel *channel,
                      uint64_t connection,
@@ -2042,8 +2065,8 @@ int64_t clearway_next_events(struct clearway_channel *channel,
 
 /**
  * A descriptor for poll, select or epoll: readable when there is something for
- * clearway_next_event, but only between clearway_arm and clearway_disarm. Do not read, write or
- * close it. Returns it, or a negative error code.
+ * clearway_next_event, or another thread has released something, but only between clearway_arm
+ * and clearway_disarm. Do not read, write or close it. Returns it, or a negative error code.
  */
 int clearway_fd(struct clearway_channel *channel);
 
@@ -2145,7 +2168,8 @@ const char *clearway_strerror(int code);
 
 /**
  * What is over after a call that returned `code`: one of enum clearway_ended. A server goes on for
- * all but CLEARWAY_ENDED_CHANNEL.
+ * all but CLEARWAY_ENDED_CHANNEL. CLEARWAY_UNREACHABLE and CLEARWAY_REFUSED count as those of an
+ * attempt to connect: CLEARWAY_ENDED_NOTHING. Of a connection that was open they are its end.
  */
 enum clearway_ended clearway_what_ended(int64_t code);
 

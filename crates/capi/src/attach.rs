@@ -24,9 +24,10 @@ pub struct clearway_channel {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum clearway_waiting {
-    /// Stays awake while that has paid lately, 100 microseconds at most, then sleeps. If others
-    /// want its core again and again while the engine runs on another one, the calling thread moves
-    /// there by `sched_setaffinity`, and at once allows itself again what it was allowed before.
+    /// Stays awake while that has paid lately, for 0.1 to 2 milliseconds at most (the longer it
+    /// takes on this machine to wake up, the longer), then sleeps. If others want its core again
+    /// and again while the engine runs on another one, the calling thread moves there by
+    /// `sched_setaffinity`, and at once allows itself again what it was allowed before.
     CLEARWAY_WAIT_ADAPTIVE = 0,
     /// Looks again and again: the fastest, and takes a core.
     CLEARWAY_WAIT_SPIN = 1,
@@ -70,6 +71,8 @@ pub struct clearway_options {
     /// See above.
     pub daemon_user: u32,
     /// Bytes that can be shared by clearway_share, a power of two from 4 KiB to 1 GiB; 0: none.
+    /// If not 0, attaching is refused (CLEARWAY_DENIED) where the daemon's policy is against
+    /// sharing.
     pub shared_bytes: u32,
     /// Of no meaning.
     pub reserved: u32,
@@ -103,10 +106,10 @@ pub unsafe extern "C" fn clearway_attach(
             // SAFETY: the caller's promise about `socket` and `engine`.
             unsafe { choose(&mut chosen, &options) }?;
         }
-        let attached = Channel::attach(&chosen)?;
+        let mut attached = Channel::attach(&chosen)?;
         let opened = Box::new(clearway_channel {
+            held: Held::new(&mut attached),
             channel: attached,
-            held: Held::new(),
             calls: Calls::new(),
             happened: Vec::new(),
             memories: Vec::new(),
@@ -191,18 +194,21 @@ pub struct clearway_reconnected {
     /// Its number of now; 0 if there is none.
     pub now: u64,
     /// Why there is none; 0 if there is one. CLEARWAY_DAEMON_GONE: the peer had opened it, and may
-    /// do so again.
+    /// do so again. CLEARWAY_CLOSED and the like: it had ended before the daemon has.
     pub code: c_int,
     /// Messages that were sent and not acknowledged: each of them may have arrived or not.
     pub messages_unacknowledged: u32,
 }
 
 /// Attaches a channel again whose daemon has gone (CLEARWAY_ENDED_CHANNEL): waits up to
-/// `timeout_ns` for a daemon, listens again on all ports, and connects again to all peers to whom
-/// the app had connected. Stores in `list`, which has room for `capacity`, what has become of the
-/// connections, oldest first. Descriptor and options stay the same; virtual interfaces, all of TCP,
-/// and messages that were not received are lost. Returns how many connections there were, or a
-/// negative error code; then the channel is as before.
+/// `timeout_ns` for a daemon (one that is there has a tenth of a second to take the app in any
+/// case), listens again on all ports, and connects again to all peers to whom the app had
+/// connected. Stores in `list`, which has room for `capacity`, what has become of the connections,
+/// oldest first. Descriptor and options stay the same; virtual interfaces, all of TCP, and messages
+/// that were not received are lost. Attempts to connect whose outcome was not told have failed, of
+/// which events tell (CLEARWAY_DAEMON_GONE). Buffers of clearway_send_buffer cannot be sent any
+/// more (CLEARWAY_INVALID), only discarded. Returns how many connections there were, or a negative
+/// error code; then the channel is as before.
 ///
 /// # Safety
 /// `channel` is NULL or valid; `list` points to `capacity` places, or is NULL and that is 0.
@@ -218,9 +224,10 @@ pub unsafe extern "C" fn clearway_reattach(
             return Err(pointer::invalid("list is NULL and capacity is not 0"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, calls, memories, .. } =
+        let clearway_channel { channel, held, calls, memories, .. } =
             unsafe { pointer::attached(channel) }?;
         let told = calls.reattach(channel, pointer::timeout(timeout_ns))?;
+        held.follow(channel);
         *memories = told.memories;
         for (index, connection) in told.connections.iter().take(capacity).enumerate() {
             let (now, code) = match &connection.now {

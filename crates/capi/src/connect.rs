@@ -19,7 +19,7 @@ const HOST_BYTES: usize = 64;
 pub struct clearway_address {
     /// IPv4 or IPv6 address in its usual notation.
     pub host: [c_char; 64],
-    /// UDP port that names the service, or TCP port.
+    /// The port of the service, which is no UDP port; or TCP port.
     pub port: u16,
 }
 

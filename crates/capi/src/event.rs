@@ -57,8 +57,8 @@ pub enum clearway_event_kind {
     /// A peer has opened a stream: `connection`, `parent`.
     CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
     /// A message of clearway_send_within or clearway_commit_within could not leave in time, and was
-    /// dropped; the peer knows:
-    /// `connection`, `token`.
+    /// dropped; the peer knows: `connection`, `token`. Calls that only receive messages pass over
+    /// it.
     CLEARWAY_EVENT_DROPPED = 17,
     /// The peer has dropped messages that would have come next (clearway_tell_skipped):
     /// `connection`, and in `token` how many.
@@ -266,8 +266,8 @@ impl clearway_event {
 }
 
 /// A descriptor for poll, select or epoll: readable when there is something for
-/// clearway_next_event, but only between clearway_arm and clearway_disarm. Do not read, write or
-/// close it. Returns it, or a negative error code.
+/// clearway_next_event, or another thread has released something, but only between clearway_arm
+/// and clearway_disarm. Do not read, write or close it. Returns it, or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

@@ -80,16 +80,18 @@ pub enum clearway_ended {
     /// Nothing: try again, wait longer, or do something else.
     CLEARWAY_ENDED_NOTHING = 0,
     /// The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed
-    /// it),
-    /// `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
-    /// silent), `CLEARWAY_PROTOCOL_ERROR`.
+    /// it), `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's
+    /// host is silent), `CLEARWAY_PROTOCOL_ERROR`. Two more end one, and are not told from a failed
+    /// attempt to connect by their code alone: `CLEARWAY_UNREACHABLE` of what sends or receives on
+    /// a TCP connection, and `CLEARWAY_REFUSED` of what does on a TCP connection or a stream.
     CLEARWAY_ENDED_CONNECTION = 1,
     /// The channel with all its connections: detach, or clearway_reattach.
     CLEARWAY_ENDED_CHANNEL = 2,
 }
 
 /// What is over after a call that returned `code`: one of enum clearway_ended. A server goes on for
-/// all but CLEARWAY_ENDED_CHANNEL.
+/// all but CLEARWAY_ENDED_CHANNEL. CLEARWAY_UNREACHABLE and CLEARWAY_REFUSED count as those of an
+/// attempt to connect: CLEARWAY_ENDED_NOTHING. Of a connection that was open they are its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn clearway_what_ended(code: i64) -> clearway_ended {
     let code = i32::try_from(code).ok().and_then(Code::from_i32);

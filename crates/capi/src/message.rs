@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-use clearway_client::{ConnectionId, Error, Message, SendBuffer, TcpBytes};
+use clearway_client::{Channel, ConnectionId, Error, Message, SendBuffer, TcpBytes};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
@@ -114,9 +114,9 @@ pub unsafe extern "C" fn clearway_tell_skipped(
 
 /// Receives the next message of any connection into `buffer`, and stores the connection unless
 /// `connection` is NULL. Returns the length of the message, or a negative error code.
-/// `CLEARWAY_CLOSED` and `CLEARWAY_RESET` tell, once, that the connection stored has ended. A
-/// message that is larger than `capacity` stays the next one, and the answer is
-/// `CLEARWAY_TOO_LARGE`.
+/// A code with `CLEARWAY_ENDED_CONNECTION` (see clearway_what_ended), or `CLEARWAY_REFUSED` of a
+/// stream, tells, once, that the connection stored has ended. A message that is larger than
+/// `capacity` stays the next one, and the answer is `CLEARWAY_TOO_LARGE`.
 ///
 /// # Safety
 /// Pointers are NULL or valid; `buffer` points to `capacity` bytes.
@@ -196,8 +196,8 @@ pub unsafe extern "C" fn clearway_recv_message(
 }
 
 /// Gives a message's memory back. It may have come from another channel, or from one that was
-/// detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice,
-/// by a copy or not, does nothing.
+/// detached meanwhile; `channel` may be NULL, and is if another thread has it (see Threads), but
+/// with the right one it is faster. Releasing twice, by a copy or not, does nothing.
 ///
 /// # Safety
 /// `channel` is NULL or valid; `message` is NULL or valid.
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn clearway_commit(
         // SAFETY: the caller's promise.
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
-        let buffer = filled(unsafe { writable.as_mut() }, length, held)?;
+        let buffer = filled(unsafe { writable.as_mut() }, length, channel, held)?;
         channel.send_zero_copy(ConnectionId::from_u64(connection), buffer)
     })
 }
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn clearway_commit_within(
         // SAFETY: the caller's promise.
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
-        let buffer = filled(unsafe { writable.as_mut() }, length, held)?;
+        let buffer = filled(unsafe { writable.as_mut() }, length, channel, held)?;
         let connection = ConnectionId::from_u64(connection);
         let within = Duration::from_nanos(within_ns);
         let sent = channel.send_zero_copy_within(connection, buffer, within)?;
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn clearway_commit_within(
     })
 }
 
-/// Gives a buffer back that shall not be sent after all. Twice does nothing.
+/// Gives a buffer back that shall not be sent after all, in any thread. Twice does nothing.
 ///
 /// # Safety
 /// `writable` is NULL or valid.
@@ -313,16 +313,25 @@ pub unsafe extern "C" fn clearway_flush(channel: *mut clearway_channel) -> c_int
     })
 }
 
-/// The first `length` bytes of a buffer, which is taken.
+/// The first `length` bytes of a buffer that the channel can send, which is taken.
 pub(crate) fn filled(
     writable: Option<&mut clearway_writable>,
     length: usize,
+    channel: &Channel,
     held: &mut Held,
 ) -> Result<SendBuffer, Error> {
     let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
-    let is_gone = || pointer::invalid("writable was sent or discarded, or is of another channel");
+    let is_gone = || {
+        pointer::invalid(
+            "writable was sent or discarded, or is of another channel, or of before this one was \
+             attached again",
+        )
+    };
     // Until nothing is wrong it stays the app's.
-    let Some(Value::Buffer(_)) = held.find(&writable.reserved) else { return Err(is_gone()) };
+    let is_own = |value: &Value| matches!(value, Value::Buffer(own) if channel.has_made(own));
+    if held.look_at(&writable.reserved, is_own) != Some(true) {
+        return Err(is_gone());
+    }
     if length > writable.length {
         return Err(pointer::invalid("length is larger than the buffer"));
     }

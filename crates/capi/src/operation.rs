@@ -201,8 +201,9 @@ pub unsafe extern "C" fn clearway_start_vector(
 
 /// Does an operation, and stores what came of it: waits up to `timeout_ns` until there is room for
 /// it, and as long for its end. Returns 0 if it was done, or a negative error code; then
-/// `operated->status` says more if it is not 0. After CLEARWAY_TIMED_OUT or CLEARWAY_WOULD_BLOCK
-/// it goes on if `operated->token` is not 0, and clearway_next_operated will tell of its end.
+/// `operated->status` says more if it is not 0, and it is over. After CLEARWAY_TIMED_OUT or
+/// CLEARWAY_WOULD_BLOCK it goes on if `operated->token` is not 0 and `operated->status` is 0;
+/// clearway_next_operated will tell of its end.
 ///
 /// # Safety
 /// As for clearway_start_operation; `operated` is NULL or valid for writing, and holds nothing.
@@ -290,21 +291,29 @@ pub unsafe extern "C" fn clearway_batch_list(
         let clearway_channel { held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let words = unsafe { operated.as_ref() }.map(|operated| operated.reserved);
-        let Some(Value::Operated(over)) = words.and_then(|words| held.find(&words)) else {
+        let look = |value: &Value| reads_of(value, count);
+        let Some(reads) = words.and_then(|words| held.look_at(&words, look).flatten()) else {
             return Err(pointer::invalid("operated has read nothing, or is of another channel"));
         };
-        let reads: Vec<_> = over.batch(count).collect();
         if reads.len() != count {
             return Err(pointer::invalid("the batch has fewer entries than count"));
         }
-        for (index, (status, bytes)) in reads.into_iter().enumerate() {
-            let (data, length) = (bytes.as_ptr().cast(), bytes.len());
-            let read = clearway_batch_read { data, length, status: status as u32 };
+        for (index, read) in reads.into_iter().enumerate() {
             // SAFETY: below `count`.
             unsafe { list.add(index).write(read) };
         }
         Ok(())
     })
+}
+
+/// The reads of a batch, if this is the end of one.
+fn reads_of(value: &Value, count: usize) -> Option<Vec<clearway_batch_read>> {
+    let Value::Operated(over) = value else { return None };
+    let read = |(status, bytes): (OperationStatus, &[u8])| {
+        let (data, length) = (bytes.as_ptr().cast(), bytes.len());
+        clearway_batch_read { data, length, status: status as u32 }
+    };
+    Some(over.batch(count).map(read).collect())
 }
 
 /// Gives back the memory of what an operation has read. It may have come from another channel, or

@@ -81,12 +81,12 @@ pub(crate) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T, Error> {
 /// # Safety
 /// `data` points to `length` readable bytes that stay as they are for the call, or `length` is 0.
 pub(crate) unsafe fn bytes<'a>(data: *const u8, length: usize) -> Result<&'a [u8], Error> {
-    match (data.is_null(), length) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(invalid("data is NULL and length is not 0")),
-        // SAFETY: not null; the rest is the caller's promise.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data, length) }),
+    if data.is_null() || length.cast_signed() <= 0 {
+        check_empty("data", length)?;
+        return Ok(&[]);
     }
+    // SAFETY: not null, and not too long; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(data, length) })
 }
 
 /// A place for received bytes. The caller gives it initialised or not; only what is written is
@@ -96,11 +96,23 @@ pub(crate) unsafe fn bytes<'a>(data: *const u8, length: usize) -> Result<&'a [u8
 /// `data` points to `length` writable bytes that nobody else uses during the call, or `length` is
 /// 0.
 pub(crate) unsafe fn place<'a>(data: *mut u8, length: usize) -> Result<&'a mut [u8], Error> {
-    match (data.is_null(), length) {
-        (_, 0) => Ok(&mut []),
-        (true, _) => Err(invalid("buffer is NULL and its length is not 0")),
-        // SAFETY: not null; the rest is the caller's promise. Bytes have no invalid values.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(data, length) }),
+    if data.is_null() || length.cast_signed() <= 0 {
+        check_empty("buffer", length)?;
+        return Ok(&mut []);
+    }
+    // SAFETY: not null, and not too long; the rest is the caller's promise. Bytes have no invalid
+    // values.
+    Ok(unsafe { std::slice::from_raw_parts_mut(data, length) })
+}
+
+/// An error if there should be an array. None is longer than half of all addresses: such a length
+/// was negative, as what read() returns may be.
+#[cold]
+fn check_empty(name: &str, length: usize) -> Result<(), Error> {
+    match length.cast_signed() {
+        0 => Ok(()),
+        ..0 => Err(invalid(&format!("the length of {name} is {length}, and no array has that"))),
+        _ => Err(invalid(&format!("{name} is NULL and its length is not 0"))),
     }
 }
 

@@ -218,9 +218,10 @@ pub unsafe extern "C" fn clearway_remove_memory(
 
 /// Shares a piece of the channel's memory with those whom `options` names, by the connections of
 /// this channel, and stores the region, which is never 0 and may be sent to others as a number.
-/// Waits up to `timeout_ns` for the daemon. Returns 0 or a negative error code:
-/// CLEARWAY_ADDRESS_IN_USE if the channel shares a region of that name already, CLEARWAY_LIMIT if
-/// it shares as many as it may, CLEARWAY_DENIED if the daemon's policy is against it.
+/// Waits up to `timeout_ns` for the daemon; if that is 0, nothing is shared (CLEARWAY_WOULD_BLOCK).
+/// What the daemon shares after CLEARWAY_TIMED_OUT, a later call of the channel takes back. Returns
+/// 0 or a negative error code: CLEARWAY_ADDRESS_IN_USE if the channel shares a region of that name
+/// already, or CLEARWAY_LIMIT if it shares as many as it may.
 ///
 /// # Safety
 /// Pointers are NULL or valid, strings as the fields' comments say; `options->grants` points to
@@ -256,10 +257,11 @@ pub unsafe extern "C" fn clearway_share(
 }
 
 /// Says who is in a group of peers, to which regions of this channel may be granted: these up to
-/// 256, and nobody else. Waits up to `timeout_ns` for the daemon. When this has returned 0, whoever
-/// was in the group and is no longer can do nothing more by it. A group of which nothing was said
-/// has no members; up to 64 may have some. Returns 0 or a negative error code: CLEARWAY_LIMIT if
-/// these are too many groups, CLEARWAY_TOO_LARGE if the members are too many.
+/// 256, and nobody else. Waits up to `timeout_ns` for the daemon; if that is 0, nothing is said
+/// (CLEARWAY_WOULD_BLOCK). When this has returned 0, whoever was in the group and is no longer can
+/// do nothing more by it. A group of which nothing was said has no members; up to 64 may have some.
+/// Returns 0 or a negative error code: CLEARWAY_LIMIT if these are too many groups,
+/// CLEARWAY_TOO_LARGE if the members are too many.
 ///
 /// # Safety
 /// `channel` is NULL or valid, strings are NULL or valid; `members` points to `count` members.
@@ -289,8 +291,9 @@ pub unsafe extern "C" fn clearway_set_group(
     })
 }
 
-/// Shares a region no longer, and waits up to `timeout_ns` for the daemon. When this has returned
-/// 0, nobody reads or changes it any more. Returns 0 or a negative error code.
+/// Shares a region no longer, and waits up to `timeout_ns` for the daemon; if that is 0, it stays
+/// shared (CLEARWAY_WOULD_BLOCK). When this has returned 0, nobody reads or changes it any more.
+/// Returns 0 or a negative error code.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

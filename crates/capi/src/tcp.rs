@@ -41,7 +41,8 @@ pub enum clearway_tcp_option {
     /// as at first: after the retries of RFC 9293, which take many minutes.
     CLEARWAY_TCP_USER_TIMEOUT = 3,
     /// Sending waits while so many bytes are not acknowledged (SO_SNDBUF). At first a quarter of
-    /// the channel's transmit pool.
+    /// the channel's transmit pool. A buffer of clearway_send_buffer counts whole, however much of
+    /// it is sent.
     CLEARWAY_TCP_SEND_BUFFER = 4,
     /// So many seconds pass between the probes of CLEARWAY_TCP_KEEP_ALIVE (TCP_KEEPINTVL), 1 or
     /// more. That option sets 75, or as many as the connection has to be idle if that is less: set
@@ -241,11 +242,12 @@ pub unsafe extern "C" fn clearway_tcp_accept(
 
 /// Opens a TCP connection to a host that need not know of Clearway, and stores it, which is never
 /// 0. From the port with the number `tcp_port` of clearway_tcp_listen, or, if that is 0, from one
-/// that is free. The address is written as for clearway_connect. Returns 0 or a negative error
-/// code: CLEARWAY_REFUSED (nobody listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer
-/// to any retry), CLEARWAY_ADDRESS_IN_USE (there is such a connection already),
-/// CLEARWAY_TIMED_OUT; CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0, and nothing was begun (who
-/// does not wait begins by clearway_tcp_start_connect).
+/// that is free, for which the daemon may have to be asked within the same time. The address is
+/// written as for clearway_connect. Returns 0 or a negative error code: CLEARWAY_REFUSED (nobody
+/// listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer to any retry),
+/// CLEARWAY_ADDRESS_IN_USE (there is such a connection already), CLEARWAY_TIMED_OUT;
+/// CLEARWAY_WOULD_BLOCK with a `timeout_ns` of 0, and nothing was begun (who does not wait begins
+/// by clearway_tcp_start_connect).
 ///
 /// # Safety
 /// Pointers are NULL or valid.
@@ -271,9 +273,11 @@ pub unsafe extern "C" fn clearway_tcp_connect(
     })
 }
 
-/// Begins to open a TCP connection and returns at once; clearway_next_event tells the outcome, with
-/// the token that is stored here. Of a name, which is looked up first, the first address counts.
-/// Returns 0 or a negative error code.
+/// Begins to open a TCP connection, and does not wait for the peer; clearway_next_event tells the
+/// outcome, with the token that is stored here. Of a name, which is looked up first, the first
+/// address counts. If `tcp_port` is 0, and no port is free of those that the channel has taken for
+/// that before, the daemon is asked for another one (see Times). Returns 0 or a negative error
+/// code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.
@@ -391,11 +395,12 @@ pub unsafe extern "C" fn clearway_tcp_send_buf(
         let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let mut writable = unsafe { writable.as_mut() };
-        let buffer = filled(writable.as_deref_mut(), length, held)?;
+        let buffer = filled(writable.as_deref_mut(), length, channel, held)?;
         let (connection, timeout) = (TcpId::from_u64(connection), pointer::timeout(timeout_ns));
         let sent = channel.tcp_send_buffer(connection, buffer, has_more != 0, timeout);
-        sent.map_err(|(buffer, error)| {
+        sent.map_err(|(mut buffer, error)| {
             if let Some(writable) = writable {
+                buffer.restore();
                 *writable = clearway_writable::holding(buffer, held);
             }
             error
@@ -428,10 +433,10 @@ pub unsafe extern "C" fn clearway_tcp_recv(
     })
 }
 
-/// Receives bytes where the daemon put them, without a copy: at least one, at most a segment's. To
-/// be given to clearway_release, after which the peer may send as many more. With length 0 there
-/// will be no more bytes, and there is nothing to release. Returns 0 or a negative error code, as
-/// clearway_tcp_recv.
+/// Receives bytes where the daemon put them, without a copy: at least one, and as many as
+/// `bytes->length` says, which may be those of many segments. To be given to clearway_release,
+/// after which the peer may send as many more. With length 0 there will be no more bytes, and there
+/// is nothing to release. Returns 0 or a negative error code, as clearway_tcp_recv.
 ///
 /// # Safety
 /// `channel` is NULL or valid; `bytes` is NULL or valid for writing, and holds no message.
@@ -629,8 +634,10 @@ pub unsafe extern "C" fn clearway_tcp_ready(
     }) as c_int
 }
 
-/// How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; 0 of
-/// one that has ended. Or a negative error code: CLEARWAY_CLOSED if it is not open on this channel.
+/// How many bytes of a TCP connection the peer has not acknowledged, of those that were sent, as
+/// far as the calls of the channel so far have learnt: those of a send count until all of them are.
+/// 0 of one that has ended. Or a negative error code: CLEARWAY_CLOSED if it is not open on this
+/// channel.
 ///
 /// # Safety
 /// `channel` is NULL or valid.

@@ -33,7 +33,8 @@ pub struct clearway_vif_options {
     /// An IP address of its own with its prefix, "10.0.0.9/24"; needs an Ethernet address of its
     /// own.
     pub address: *const c_char,
-    /// Above 0, it comes before messages and before interfaces of lower priority.
+    /// Above 0, it comes before interfaces of lower priority. What the host's own services receive
+    /// (messages, ARP, ...) is theirs before all.
     pub priority: u16,
 }
 

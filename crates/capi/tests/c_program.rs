@@ -8,11 +8,12 @@ mod common;
 mod program;
 
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use common::{Daemon, programs};
+use common::{Daemon, Order, programs};
 use program::{Program, libraries, succeed};
 
 #[test]
@@ -73,6 +74,35 @@ fn a_c_program_has_its_own_memory_again() {
     let code = source("crates/capi/tests/operations.c");
     let Some(program) = build("again.c", &code, &[]) else { return };
     programs::memory_is_there_again(program.command());
+}
+
+/// In whatever way the channel's thread waits.
+#[test]
+fn a_c_program_is_woken_by_what_another_thread_releases() {
+    let code = source("crates/capi/tests/elsewhere.c");
+    let Some(program) = build("elsewhere.c", &code, &[]) else { return };
+    for waiting in ["0", "1", "2", "3"] {
+        let daemon = Daemon::start();
+        succeed(&program.command().arg(&daemon.path).arg(waiting).output().unwrap());
+    }
+    programs::goes_on_at_the_next_daemon(program.command(), &["3", "again"]);
+}
+
+/// They come more often than the daemon has time to answer.
+#[test]
+fn signals_give_a_c_program_no_more_time_to_wait() {
+    let Some(program) = build("signals.c", &source("crates/capi/tests/signals.c"), &[]) else {
+        return;
+    };
+    let daemon = Daemon::start();
+    let mut command = program.command();
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = piped.arg(&daemon.path).spawn().unwrap();
+    // It has attached.
+    process.stdout.as_mut().unwrap().read_exact(&mut [0; 1]).unwrap();
+    daemon.order(Order::Ignore);
+    daemon.counters();
+    succeed(&process.wait_with_output().unwrap());
 }
 
 #[test]

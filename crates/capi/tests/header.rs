@@ -34,7 +34,9 @@ const INTRODUCTION: &str = "\
  * Results    Functions that can fail return a negative error code (CLEARWAY_...);
  *            clearway_strerror and clearway_last_error say what it means and what to do.
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
- *            CLEARWAY_FOREVER, waits as long as it takes.
+ *            CLEARWAY_FOREVER, waits as long as it takes. What the daemon itself is asked for (a
+ *            channel, ports, interfaces, memory) it gives in a moment; if it does not answer, the
+ *            call ends after ten seconds (CLEARWAY_TIMED_OUT), also one without a timeout.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
  * Streams    A connection may have streams (clearway_open_stream): connections that share its way
  *            to the peer and nothing else, so that none waits for another's messages.
@@ -47,8 +49,11 @@ const INTRODUCTION: &str = "\
  * Calls      Requests and answers on top of messages (clearway_call, clearway_next_call_event): a
  *            channel that makes calls makes nothing else.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages, frames and what operations have read may be read and released in any
- *            thread. Error texts are per thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages, bytes, frames and what operations have read may be read and released
+ *            in any thread, and buffers filled and discarded: with NULL for the channel if another
+ *            thread has that. If it waits in a call, or on clearway_fd, it is woken, and gives them
+ *            back; else its next call does. Error texts are per thread. Signals do not disturb:
+ *            calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.

@@ -9,18 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/check.h"
+
 static const int64_t SECOND = 1000000000;
 
 #define SHARED_BYTES (1 << 20)
 #define LONG_BYTES 700000
-
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, clearway_last_error()); \
-            exit(1);                                                                         \
-        }                                                                                    \
-    } while (0)
 
 static clearway_channel *attach(const char *socket, uint32_t shared_bytes) {
     clearway_options options = {0};

@@ -2,22 +2,20 @@
  * argument: port 7 echoes, port 9 refuses. */
 #include <clearway.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-static const int64_t SECOND = 1000000000;
+#include "support/check.h"
 
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, clearway_last_error()); \
-            exit(1);                                                                         \
-        }                                                                                    \
-    } while (0)
+static const int64_t SECOND = 1000000000;
 
 static clearway_channel *attach(const char *socket, uint32_t waiting) {
     clearway_options options = {0};
@@ -77,6 +75,18 @@ static void in_place(clearway_channel *channel, uint64_t connection) {
     clearway_discard(&writable);
     clearway_discard(&writable);
     CHECK(clearway_flush(channel) == 0);
+}
+
+/* A buffer that was not sent is as long as it was, also for what would have been sent of it. */
+static void not_sent(clearway_channel *channel) {
+    clearway_writable writable;
+    CHECK(clearway_send_buffer(channel, 100, SECOND, &writable) == 0 && writable.length == 100);
+    for (size_t length = 8; length <= 100; length += 92) {
+        CHECK(clearway_tcp_send_buf(channel, 12345, &writable, length, 0, 0) == CLEARWAY_CLOSED);
+        CHECK(writable.data && writable.length == 100);
+    }
+    memset(writable.data, 'x', writable.length);
+    clearway_discard(&writable);
 }
 
 static void by_events(clearway_channel *channel) {
@@ -163,6 +173,12 @@ static void misuse(clearway_channel *channel) {
     CHECK(clearway_send(NULL, 1, "x", 1, 0) == CLEARWAY_INVALID);
     CHECK(clearway_send(channel, 1, NULL, 1, 0) == CLEARWAY_INVALID);
     CHECK(clearway_send(channel, 1, "x", 1, 0) == CLEARWAY_CLOSED);
+    const size_t negative = (size_t)-1; /* what read() has returned, say */
+    char byte;
+    CHECK(clearway_send(channel, 1, "x", negative, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_tcp_send(channel, 1, "x", negative, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_recv(channel, &byte, negative, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_recv(channel, NULL, 1, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_connect(channel, "nowhere.invalid", 1, 0, NULL) == CLEARWAY_INVALID);
     CHECK(strstr(clearway_last_error(), "nowhere.invalid"));
     CHECK(clearway_connect(channel, "10.0.0.2:7", 8, 0, NULL) == CLEARWAY_INVALID);
@@ -217,6 +233,46 @@ static void handles(clearway_channel *channel, uint64_t connection) {
     }
 }
 
+static void take_signal(int number) { (void)number; }
+
+static pthread_t main_thread;
+
+/* A signal comes, and a while later there is no such daemon any more. */
+static void *disturb(void *listener) {
+    struct timespec while_ = {0, 100000000};
+    nanosleep(&while_, NULL);
+    pthread_kill(main_thread, SIGUSR1);
+    nanosleep(&while_, NULL);
+    close(*(int *)listener);
+    return NULL;
+}
+
+/* Who waits to be let in by a daemon goes on waiting when a signal comes. */
+static void signals(void) {
+    struct sockaddr_un address = {0};
+    const struct sockaddr *name = (struct sockaddr *)&address;
+    address.sun_family = AF_UNIX;
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/clearway-%d.sock", (int)getpid());
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0), first = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    CHECK(bind(listener, name, sizeof address) == 0 && listen(listener, 0) == 0);
+    CHECK(connect(first, name, sizeof address) == 0); /* there is no room for a second one */
+    struct sigaction action = {0};
+    action.sa_handler = take_signal;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    pthread_t other;
+    main_thread = pthread_self();
+    CHECK(pthread_create(&other, NULL, disturb, &listener) == 0);
+    clearway_options options = {0};
+    options.size = sizeof options;
+    options.socket = address.sun_path;
+    clearway_channel *none = NULL;
+    CHECK(clearway_attach("program", &options, &none) == CLEARWAY_NO_DAEMON && !none);
+    CHECK(!strstr(clearway_last_error(), "Interrupted"));
+    pthread_join(other, NULL);
+    close(first);
+    unlink(address.sun_path);
+}
+
 static void texts(void) {
     for (int code = CLEARWAY_WOULD_BLOCK; code >= CLEARWAY_LOST; code--)
         CHECK(strchr(clearway_strerror(code), ';'));
@@ -266,11 +322,13 @@ int main(int count, char **words) {
         in_place(channel, connection);
     }
     handles(channel, connection);
+    not_sent(channel);
     children(channel);
     by_events(channel);
     listening(channel);
     without_time(channel, connection);
     misuse(channel);
+    signals();
     texts();
     scopes();
     names(channel);

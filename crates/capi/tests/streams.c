@@ -6,17 +6,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/check.h"
+
 #define SHARED_BYTES (1 << 20)
 
 static const int64_t SECOND = 1000000000;
-
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, clearway_last_error()); \
-            exit(1);                                                                         \
-        }                                                                                    \
-    } while (0)
 
 static clearway_channel *attach(const char *socket) {
     clearway_options options = {0};

@@ -7,15 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t SECOND = 1000000000;
+#include "support/check.h"
 
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, clearway_last_error()); \
-            exit(1);                                                                         \
-        }                                                                                    \
-    } while (0)
+static const int64_t SECOND = 1000000000;
 
 static clearway_channel *attach(const char *socket, uint32_t waiting) {
     clearway_options options = {0};

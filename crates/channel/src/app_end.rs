@@ -8,11 +8,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 #[cfg(not(miri))]
 use crate::Handover;
-use crate::doorbell::AppBells;
+use crate::doorbell::{AppBells, OwnerBell};
 use crate::layout::{
     SYNC_APP_PROCESSOR, SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD,
     SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
@@ -27,11 +27,13 @@ use crate::{
 
 mod buffers;
 mod releases;
+mod returns;
 pub use buffers::{
     Extent, Granted, Operated, ReceiveBuffer, Received, ReceivedBytes, Told, TransmitBuffer,
 };
 use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
+pub use returns::Sleeper;
 
 /// Releases are held back until they fill an entry or add up to this share of the receive pool: a
 /// quarter of what an engine lets a peer send beyond what was released. Held back for longer, they
@@ -62,6 +64,10 @@ pub struct AppEnd {
     dirty: bool,
     /// `arm` was called, and `disarm` not yet.
     armed: bool,
+    /// `expect_returns` was called while somebody had a buffer, and `disarm` not yet.
+    hears_of_returns: bool,
+    /// Whoever has this end, as those see it who have buffers.
+    owner: Arc<Sleeper>,
     pub(crate) fence: Fence,
     whereabouts: Whereabouts,
     bells: AppBells,
@@ -95,6 +101,9 @@ pub enum OpenError {
     /// The kernel refused.
     #[error("the channel's memory cannot be mapped: {0}; check `ulimit -v`")]
     Io(#[from] io::Error),
+    /// There is no descriptor left.
+    #[error("there is no descriptor to wake the channel's thread by: {0}; check `ulimit -n`")]
+    Descriptor(#[source] io::Error),
 }
 
 impl AppEnd {
@@ -104,12 +113,20 @@ impl AppEnd {
         sizes.check().map_err(|_| OpenError::Mismatch)?;
         let Handover { memory, daemon_doorbell, app_doorbell } = handover;
         let memory = crate::memory::open(&memory, &sizes)?.ok_or(OpenError::Mismatch)?;
-        Ok(Self::on(memory, AppBells::new(daemon_doorbell, app_doorbell), sizes))
+        let owner_bell = OwnerBell::new().map_err(OpenError::Descriptor)?;
+        let bells = AppBells::new(daemon_doorbell, app_doorbell);
+        Ok(Self::on(memory, bells, owner_bell, sizes))
     }
 
     /// An end on memory that has been checked.
-    pub(crate) fn on(memory: Arc<Memory>, bells: AppBells, sizes: Sizes) -> Self {
+    pub(crate) fn on(
+        memory: Arc<Memory>,
+        bells: AppBells,
+        owner_bell: OwnerBell,
+        sizes: Sizes,
+    ) -> Self {
         let areas = *memory.areas();
+        let owner = Sleeper::new(owner_bell);
         let relieved = memory.has_barriers() && barrier::register();
         let fence = if relieved { Fence::Sleepers } else { Fence::Own };
         let submission = SharedRing::new(
@@ -127,16 +144,14 @@ impl AppEnd {
         Self {
             commands: Producer::new(submission, sizes.submission_entries),
             completions: Consumer::new(completion, sizes.completion_entries),
-            transmit: Arc::new(TransmitPool::new(Bytes::new(
-                &memory,
-                areas.transmit_pool,
-                sizes.transmit_pool_bytes,
-            ))),
-            receive: Arc::new(ReceivePool::new(Bytes::new(
-                &memory,
-                areas.receive_pool,
-                sizes.receive_pool_bytes,
-            ))),
+            transmit: Arc::new(TransmitPool::new(
+                Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
+                &owner,
+            )),
+            receive: Arc::new(ReceivePool::new(
+                Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
+                &owner,
+            )),
             releases: Releases::new(sizes.receive_pool_bytes / RELEASE_SHARE),
             returned: Vec::new(),
             pool: Pool::new(sizes.transmit_pool_bytes),
@@ -145,6 +160,8 @@ impl AppEnd {
             grant_tag: next_tag(),
             dirty: false,
             armed: false,
+            hears_of_returns: false,
+            owner,
             fence,
             whereabouts: Whereabouts::default(),
             bells,
@@ -302,10 +319,19 @@ impl AppEnd {
     /// Once more, with the buffers that were dropped.
     #[cold]
     fn allocate_again(&mut self, length: u32) -> Option<u32> {
-        for extent in self.transmit.take_returned() {
-            self.free(extent);
+        if !self.transmit.returned.has_any() || !self.free_returned() {
+            return None;
         }
         self.pool.allocate(length)
+    }
+
+    /// Frees the extents of buffers that were dropped. False if there are none.
+    fn free_returned(&mut self) -> bool {
+        let mut extents = Vec::new();
+        self.transmit.returned.take(&mut extents);
+        let are_some = !extents.is_empty();
+        extents.into_iter().for_each(|extent| self.free(extent));
+        are_some
     }
 
     /// Gives an extent back: it was never sent, or the send is finished.
@@ -330,6 +356,13 @@ impl AppEnd {
     pub fn into_buffer(&self, extent: Extent) -> TransmitBuffer {
         self.check_tag(&extent);
         TransmitBuffer::new(Arc::clone(&self.transmit), extent)
+    }
+
+    /// Whether a buffer is of this end's memory.
+    #[inline]
+    #[must_use]
+    pub fn has_made(&self, buffer: &TransmitBuffer) -> bool {
+        buffer.is_of(&self.transmit)
     }
 
     /// Received bytes in place. They are stable until they are released.
@@ -397,7 +430,7 @@ impl AppEnd {
 
     #[inline]
     fn collect_returned(&mut self) {
-        if self.receive.has_returned() {
+        if self.receive.returned.has_any() {
             self.release_returned();
         }
     }
@@ -405,7 +438,7 @@ impl AppEnd {
     #[cold]
     fn release_returned(&mut self) {
         let mut list = std::mem::take(&mut self.returned);
-        self.receive.take_returned(&mut list);
+        self.receive.returned.take(&mut list);
         for (id, length) in list.drain(..) {
             self.push_release(id, length);
         }
@@ -450,13 +483,68 @@ impl AppEnd {
         )
     }
 
-    /// After sleeping, also if [`arm`](Self::arm) said no. Nothing if it was not called.
-    pub fn disarm(&mut self) {
-        if std::mem::take(&mut self.armed)
-            && sleep::disarm(self.memory.sync_word(SYNC_APP_SLEEPING))
-        {
-            self.bells.clear();
+    /// Before [`arm`](Self::arm), for those who are to wake also when another thread drops a buffer
+    /// that has come from here: from now on that rings [`owner_bell`](Self::owner_bell), until
+    /// [`disarm`](Self::disarm). What was dropped before is taken back; true if that makes room in
+    /// the transmit pool.
+    pub fn expect_returns(&mut self) -> bool {
+        if self.has_lent() {
+            self.hears_of_returns = true;
+            self.owner.lie_down();
         }
+        // Behind that only a list's lock says what is in it (see `returns.rs`), not its hint.
+        if self.hears_of_returns || self.receive.returned.has_any() {
+            self.release_returned();
+        }
+        (self.hears_of_returns || self.transmit.returned.has_any()) && self.free_returned()
+    }
+
+    /// Whether [`owner_bell`](Self::owner_bell) may be rung: not if nobody had a buffer at
+    /// [`expect_returns`](Self::expect_returns), for only the owner makes more of them.
+    #[inline]
+    #[must_use]
+    pub fn hears_of_returns(&self) -> bool {
+        self.hears_of_returns
+    }
+
+    /// Whether somebody has a buffer that has come from here.
+    #[must_use]
+    pub fn has_lent(&self) -> bool {
+        let is_one_out =
+            Arc::strong_count(&self.receive) > 1 || Arc::strong_count(&self.transmit) > 1;
+        // Pairs with the release of the last `Arc` by the drop of its buffer: if none is out, the
+        // hints of the lists show all that was dropped.
+        fence(Ordering::Acquire);
+        is_one_out
+    }
+
+    /// Readable when another thread has given something back, between
+    /// [`expect_returns`](Self::expect_returns) and [`disarm`](Self::disarm).
+    #[must_use]
+    pub fn owner_bell(&self) -> BorrowedFd<'_> {
+        self.owner.bell()
+    }
+
+    /// What wakes whoever waits here and [hears of returns](Self::hears_of_returns): for others
+    /// that give something back.
+    #[must_use]
+    pub fn owner(&self) -> Arc<Sleeper> {
+        Arc::clone(&self.owner)
+    }
+
+    /// After sleeping, also if [`arm`](Self::arm) said no. Nothing if neither that nor
+    /// [`expect_returns`](Self::expect_returns) was called. True if the daemon has rung since, or
+    /// is about to.
+    pub fn disarm(&mut self) -> bool {
+        let was_armed = std::mem::take(&mut self.armed);
+        let was_rung = was_armed && sleep::disarm(self.memory.sync_word(SYNC_APP_SLEEPING));
+        if was_armed {
+            self.bells.clear(was_rung);
+        }
+        if std::mem::take(&mut self.hears_of_returns) {
+            self.owner.get_up();
+        }
+        was_rung
     }
 
     /// Before waiting awake: says that the app waits on `processor`. True if the engine runs there,

@@ -78,7 +78,7 @@ codes! {
          CLEARWAY_SOCKET";
     DaemonGone = -14, "the daemon has gone away or ended this session; attach again";
     Mismatch = -15,
-        "app library and daemon are of different versions; install the same version of both";
+        "app library and daemon are of different versions; update the older of both";
     VersionUnknown = -16,
         "the peer's daemon speaks no version of the protocol that this one speaks; update the \
          older one";

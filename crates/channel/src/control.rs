@@ -44,6 +44,8 @@ pub const STATUS_PART_BYTES_MAX: usize = (PACKET_BYTES_MAX - 64) / 2;
 pub const APP_NAME_BYTES_MAX: usize = 64;
 /// The longest name of an engine, in bytes: that of a NIC, and a number.
 pub const ENGINE_NAME_BYTES_MAX: usize = 80;
+/// The longest name of a kernel's interface, in bytes: `IFNAMSIZ` without the zero at its end.
+pub const ZONE_BYTES_MAX: usize = 15;
 /// The most bytes of a probe: what a UDP datagram over IPv4 carries.
 pub const PING_BYTES_MAX: u16 = 65_507;
 
@@ -207,6 +209,10 @@ pub struct Unlisten {
 pub struct Ping {
     /// The host to probe.
     pub peer: IpAddr,
+    /// The kernel's interface on whose link it is, by name: what stands behind the `%` of an
+    /// address of one link. The daemon chooses a NIC if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// The UDP port of its daemon, if that is to be another than this daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_port: Option<u16>,
@@ -256,6 +262,10 @@ pub struct Attached {
     /// How large it is (the daemon may have lowered what was asked).
     #[serde(serialize_with = "said_to_all_releases")]
     pub sizes: Sizes,
+    /// What it takes on this machine until a thread runs that slept, in nanoseconds; 0 if nobody
+    /// knows, and to an app of the first release, which refuses what it does not know.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wake_up_ns: u64,
 }
 
 /// The memory that was added.
@@ -413,6 +423,9 @@ impl Ping {
         if self.count == 0 {
             return range("count", "at least 1");
         }
+        if self.zone.as_ref().is_some_and(|zone| zone.len() > ZONE_BYTES_MAX) {
+            return range("zone", "at most 15 bytes");
+        }
         if self.udp_port == Some(0) {
             return range("udp_port", "1 to 65535");
         }
@@ -432,6 +445,10 @@ impl Ping {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {

@@ -9,6 +9,9 @@
 //!
 //! The daemon's end of the socket pair is shut down for reading: what cannot come in carries no
 //! descriptor whose closing would make the daemon wait when it closes this end.
+//!
+//! Beside them an app has a bell of its own, by which its threads wake the one that has the channel
+//! (`app_end/returns.rs`). The daemon has no part in it.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,6 +30,9 @@ pub(crate) struct DaemonBells {
 pub(crate) struct AppBells {
     own: OwnedFd,
     daemon: OwnedFd,
+    /// Rings whose bytes have not come yet: the daemon first ends the app's sleep and then rings,
+    /// and the app may be awake before it does.
+    awaited: usize,
 }
 
 /// Makes both doorbells.
@@ -62,7 +68,7 @@ impl DaemonBells {
 
 impl AppBells {
     pub(crate) fn new(daemon: OwnedFd, own: OwnedFd) -> Self {
-        Self { own, daemon }
+        Self { own, daemon, awaited: 0 }
     }
 
     /// The daemon's doorbell and the app's, to be passed to the app.
@@ -75,13 +81,40 @@ impl AppBells {
         let _ = rustix::io::write(&self.daemon, &1u64.to_ne_bytes());
     }
 
-    /// Makes the own doorbell quiet again.
-    pub(crate) fn clear(&self) {
-        let mut bytes = [0u8; 64];
-        let _ = rustix::net::recv(&self.own, &mut bytes, RecvFlags::DONTWAIT);
+    /// After each sleep: makes the own doorbell quiet again. `was_rung` says whether the daemon has
+    /// rung since the last time, or is about to. What comes too late for this is cleared later.
+    pub(crate) fn clear(&mut self, was_rung: bool) {
+        self.awaited += usize::from(was_rung);
+        if self.awaited > 0 {
+            let mut bytes = [0u8; 64];
+            let heard = rustix::net::recv(&self.own, &mut bytes, RecvFlags::DONTWAIT);
+            self.awaited = self.awaited.saturating_sub(heard.map_or(0, |(count, _)| count));
+        }
     }
 
     pub(crate) fn own(&self) -> BorrowedFd<'_> {
         self.own.as_fd()
+    }
+}
+
+/// By what the owner of a channel is woken, inside of an app.
+pub(crate) struct OwnerBell(OwnedFd);
+
+impl OwnerBell {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(crate) fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it quiet again.
+    pub(crate) fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+
+    pub(crate) fn own(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -67,7 +67,7 @@ mod violation;
 #[cfg(not(loom))]
 pub use app_end::{
     AppEnd, Corrupt, Extent, Full, Granted, OpenError, Operated, ReceiveBuffer, Received,
-    ReceivedBytes, Told, TransmitBuffer,
+    ReceivedBytes, Sleeper, Told, TransmitBuffer,
 };
 pub use code::{Code, Ended};
 #[cfg(not(any(loom, miri)))]

@@ -29,7 +29,7 @@ mod refusal;
 mod tests;
 
 pub use checks::CheckId;
-pub use limits::{Limits, Most};
+pub use limits::{CLAUSES, Limits, Most};
 pub use refusal::Refusal;
 
 use crate::slab::Slab;
@@ -114,6 +114,11 @@ impl Registry {
             reserved: Vec::new(),
             checks: Checks::default(),
         }
+    }
+
+    /// Other limits hold for what comes from now on. What there is stays, also where it is more.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// From now on the host has these for itself, instead of those before. Who may send already

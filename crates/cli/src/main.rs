@@ -1,8 +1,9 @@
 //! The `clearway` command: what people use to start the daemon and to look at it.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 when it went
-//! well, 1 when it did not, 2 when the command line or the configuration is wrong. `ping` has those
-//! of the ping that everybody knows.
+//! well, 1 when it did not (a daemon that refuses to read its configuration again, too), 2 when the
+//! command line is wrong, or the configuration that a daemon is started with. `ping` has those of
+//! the ping that everybody knows.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod terminal;
 mod top;
 mod units;
 mod vif;
+mod zone;
 
 use std::process::ExitCode;
 
@@ -37,9 +39,19 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use output::Failure;
 
+/// What holds for all of it, and so stands nowhere else.
+const AFTER_HELP: &str = "\
+Where a daemon is asked and --socket is not given, its control socket is $CLEARWAY_SOCKET, else \
+that of a daemon of this user ($XDG_RUNTIME_DIR/clearway.sock or $HOME/.clearway.sock), else \
+/run/clearway/clearway.sock.
+
+Exit codes: 0 if it went well, 1 if not, 2 if the command line is wrong, or the configuration that \
+a daemon is started with; of ping 1 without an answer, and 2 if anything else went wrong.";
+
 /// Fast networking for every program on a host.
 #[derive(Debug, Parser)]
-#[command(name = "clearway", version, about, arg_required_else_help = true)]
+#[command(name = "clearway", version, about, after_help = AFTER_HELP)]
+#[command(arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -79,7 +79,7 @@ impl Ping<'_> {
     }
 
     fn send_packets(&mut self, peer: &SocketAddr) -> Result<Sent, Failure> {
-        let mut packets = Packets::begin(self.arguments, peer.ip())?;
+        let mut packets = Packets::begin(self.arguments, *peer)?;
         loop {
             match packets.next(&self.stop)? {
                 Next::Pong(pong) => self.note(&pong)?,

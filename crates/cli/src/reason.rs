@@ -1,6 +1,6 @@
 //! Why a peer does not answer: what can be found out from this host, and what to look at.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use clearway_engine::UDP_PORT_DEFAULT;
 use crate::client::{Client, unexpected};
 use crate::output::Failure;
 use crate::owned::list;
+use crate::zone;
 
 /// A neighbour is known to be silent after three seconds, and this host may be busy.
 const ANSWER_TIME: Duration = Duration::from_secs(6);
@@ -55,7 +56,7 @@ pub(crate) fn of_silence(socket: Option<&Path>, host: &str, udp_port: Option<u16
 
 fn find_out(socket: Option<&Path>, host: &str, udp_port: Option<u16>) -> Result<String, Failure> {
     let client = Client::connect(socket)?;
-    let peer = resolve(host, 0).map_err(Failure::failed)?[0].ip();
+    let peer = resolve(host, 0).map_err(Failure::failed)?[0];
     let status = client.status(PATIENCE)?;
     let own_port = status["udp_port"].as_u64().and_then(|port| u16::try_from(port).ok());
     let own_port = own_port.unwrap_or(UDP_PORT_DEFAULT);
@@ -72,9 +73,10 @@ fn find_out(socket: Option<&Path>, host: &str, udp_port: Option<u16>) -> Result<
 }
 
 /// What becomes of one probe to a port.
-fn ask(client: &Client, peer: IpAddr, udp_port: u16) -> Result<Probe, Failure> {
+fn ask(client: &Client, peer: SocketAddr, udp_port: u16) -> Result<Probe, Failure> {
     let request = Request::Ping(Ping {
-        peer,
+        peer: peer.ip(),
+        zone: zone::of(peer)?,
         udp_port: Some(udp_port),
         count: 1,
         interval_ms: 0,

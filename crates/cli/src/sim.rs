@@ -29,8 +29,9 @@ pub(crate) struct Arguments {
     /// Apps speak TCP instead of messages
     #[arg(long)]
     tcp: bool,
-    /// Whether apps share memory and ask for one-sided operations; the seed decides if not given
-    #[arg(long)]
+    /// Whether apps share memory and ask for one-sided operations; the seed decides if not given.
+    /// TCP has none
+    #[arg(long, conflicts_with = "tcp")]
     operations: Option<bool>,
     /// Minutes that the hosts have faults; a calm time follows in which everything has to end well
     #[arg(long, conflicts_with = "seconds", value_parser = positive)]
@@ -137,14 +138,37 @@ fn engines(text: &str) -> Result<usize, String> {
 
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(value) if value > 0.0 && value <= 1e6 => Ok(value),
-        _ => Err("give a time above 0, and of 1000000 at most".to_owned()),
+        // A nanosecond, if it is in seconds: less is no time at all.
+        Ok(value) if (1e-9..=1e6).contains(&value) => Ok(value),
+        _ => Err("give a time above 0, from 1e-9 to 1000000".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Args as _, FromArgMatches as _};
+
+    fn arguments(words: &str) -> Result<Arguments, clap::Error> {
+        let parser = Arguments::augment_args(clap::Command::new("sim").no_binary_name(true));
+        parser
+            .try_get_matches_from(words.split_whitespace())
+            .and_then(|matches| Arguments::from_arg_matches(&matches))
+    }
+
+    #[test]
+    fn the_shortest_time_is_some() {
+        for words in ["--seconds 1e-9", "--minutes 1e-9"] {
+            assert!(arguments(words).expect(words).options(1).duration_ns > 0, "{words}");
+        }
+    }
+
+    #[test]
+    fn tcp_has_no_operations() {
+        arguments("--operations true").expect("operations");
+        let refusal = arguments("--tcp --operations true").expect_err("not both").to_string();
+        assert!(refusal.contains("--tcp") && refusal.contains("--operations"), "{refusal}");
+    }
 
     #[test]
     fn as_many_seeds_are_run_as_are_asked_for() {
@@ -155,7 +179,8 @@ mod tests {
     #[test]
     fn a_time_that_is_refused_says_which_are_not() {
         assert_eq!(positive("0.5"), Ok(0.5));
-        for wrong in ["0", "-1", "NaN", "1000001", "x"] {
+        assert_eq!(positive("1e-9"), Ok(1e-9));
+        for wrong in ["0", "1e-10", "-1", "NaN", "1000001", "x"] {
             let refusal = positive(wrong).expect_err(wrong);
             assert!(refusal.contains("above 0") && refusal.contains("1000000"), "{refusal}");
         }

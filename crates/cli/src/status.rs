@@ -165,20 +165,27 @@ impl Page<'_> {
                 self.section("APPS", APPS, &rows) + &self.sharers(&rows) + &self.too_large(&rows)
             }
         };
+        text += &self.omitted("apps");
         text += &self.section("LISTENERS", LISTENERS, &self.rows_of("listeners"));
+        text += &self.omitted("listeners");
         let flows = self.rows_of("flows");
         text += &self.section("FLOWS", FLOWS, &flows);
         text += &self.held_by_peers(&flows);
-        let omitted = status["flows_omitted"].as_u64().unwrap_or(0);
-        if omitted > 0 {
-            text += &format!("  and {omitted} more flows that did not fit in the answer\n");
-        }
+        text += &self.omitted("flows");
         let counters = self.rows_of_counters();
         text += &self.section("COUNTERS", COUNTERS, &counters);
         if !counters.is_empty() {
             text += "  when one rises, and what to do about it: clearway explain COUNTER\n";
         }
         text
+    }
+
+    /// How many there are besides, if there are any.
+    fn omitted(&self, what: &str) -> String {
+        match self.status[format!("{what}_omitted")].as_u64().unwrap_or(0) {
+            0 => String::new(),
+            count => format!("  and {count} more {what} that did not fit in the answer\n"),
+        }
     }
 
     fn heading(&self) -> String {
@@ -234,6 +241,10 @@ impl Page<'_> {
             field(engine, "congestion"),
             percent(busy[0].unwrap_or(0), busy[1].unwrap_or(0)),
         ));
+        let trouble = field(engine, "nic_trouble");
+        if engine["interface_gone"] == false && !trouble.is_empty() {
+            text += &self.paragraph(&format!("  {trouble}"));
+        }
         let mut queues = list(engine, "queues").to_vec();
         if !self.is_wide {
             text += &self.drivers(&queues);

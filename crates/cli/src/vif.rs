@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the virtual interfaces of all apps
+    /// List the virtual interfaces that this user may see: its own, or for root those of all apps
     List(list::Arguments),
     /// Show all of one virtual interface, and explain its filters
     Show(show::Arguments),
@@ -42,4 +42,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Close(arguments) => close::run(arguments),
         Command::Capture(arguments) => capture::run(arguments),
     }
+}
+
+/// How many packets are wanted: without end if not said, or if it is 0, as of probes of a ping.
+fn wanted(count: Option<u64>) -> u64 {
+    count.filter(|count| *count > 0).unwrap_or(u64::MAX)
 }

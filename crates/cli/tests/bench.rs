@@ -136,6 +136,66 @@ fn connections_are_counted() {
     }
 }
 
+/// Many connections of each app, to both sides' processor time per Gbit.
+#[test]
+fn by_many_connections() {
+    let words = ["bench", "stream", "--connections", "20", "--size", "32768", "--window", "2"];
+    for layout in ["unpinned", "hosts"] {
+        let report = SECONDS.iter().map(|seconds| {
+            let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+                .args(words)
+                .args(["--layout", layout, "--seconds", seconds, "--runs", "1", "--json"])
+                .output()
+                .expect("clearway can be started");
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{layout}: {messages}");
+            serde_json::from_slice::<Value>(&output.stdout).expect("a report in JSON")
+        });
+        let is_whole = |report: &Value| {
+            assert_eq!(report["connections"], 20);
+            assert_eq!(
+                report["contenders"].as_object().map(|all| all.len()),
+                Some(4),
+                "{report:#}"
+            );
+            ["clearway", "tcp_spin", "tcp_block", "tcp_batch"].iter().all(|contender| {
+                ["gbit_per_s", "cpu_s_per_gbit"]
+                    .iter()
+                    .all(|figure| report["contenders"][contender][figure].as_f64() > Some(0.0))
+            })
+        };
+        assert!(
+            report.into_iter().any(|report| is_whole(&report)),
+            "{layout}: a figure is missing"
+        );
+    }
+}
+
+/// What is in flight is seen, and what the path takes.
+#[test]
+fn what_is_in_flight_is_seen() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: needs root to make network namespaces");
+    }
+    let mut reports = SECONDS.iter().map(|seconds| {
+        let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(["bench", "flight", "--seconds", seconds, "--runs", "1", "--json"])
+            .output()
+            .expect("clearway can be started");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("a report in JSON")
+    });
+    let figures = ["gbit_per_s", "round_trip_ns", "in_flight_bytes", "path_bytes", "looks"];
+    let is_whole = |report: &Value| {
+        let wires = report["wires"].as_array().expect("wires");
+        let names: Vec<_> = wires.iter().map(|row| &row["wire"]).collect();
+        assert_eq!(names, ["memif", "veth"]);
+        wires.iter().all(|row| figures.iter().all(|figure| row[figure].as_f64() > Some(0.0)))
+    };
+    assert!(reports.any(|report| is_whole(&report)), "a figure is missing");
+}
+
 const NOBODY: u32 = 65534;
 
 /// The demo as an ordinary user sees it: in namespaces of its own where the kernel lets everybody

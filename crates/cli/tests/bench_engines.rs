@@ -1,4 +1,4 @@
-//! `clearway bench isolation` and `clearway bench threads`, short, so that they cannot rot.
+//! `clearway bench isolation`, `engines` and `threads`, short, so that they cannot rot.
 
 use std::process::Command;
 
@@ -24,6 +24,17 @@ fn isolation_is_measured() {
         assert_eq!(flood > Some(0.0), setting != "alone", "{report:#}");
     }
     assert_eq!(report["p99_ratio"]["alone"], 1.0);
+}
+
+#[test]
+fn two_engines_are_beside_one() {
+    let report = bench(&["engines", "--seconds", "0.1", "--runs", "1", "--json"]);
+    for hosts in ["one", "other", "two", "apart"] {
+        assert!(report["rate_per_s"][hosts].as_f64() > Some(0.0), "{report:#}");
+    }
+    for ratio in ["two_to_ones", "apart_to_ones"] {
+        assert!(report[ratio].as_f64() > Some(0.0), "{report:#}");
+    }
 }
 
 #[test]

@@ -20,8 +20,9 @@ fn ops(seconds: &str) -> Value {
 }
 
 /// What is compared, each in a group of its own, without what needs programs of others.
-const GROUPS: [&str; 10] = [
-    "asleep", "calls", "indirect", "large", "read", "reads", "regions", "scan", "streams", "swaps",
+const GROUPS: [&str; 11] = [
+    "asleep", "calls", "credit", "indirect", "large", "read", "reads", "regions", "scan",
+    "streams", "swaps",
 ];
 
 /// Those programs, and what is compared with each.

@@ -89,7 +89,7 @@ fn apps_in_c_are_refused_where_there_are_none() {
         assert!(!output.status.success() && message.contains(words), "no {words:?} in {message}");
     };
     says(&["--layout", "paired"], "use --layout unpinned or hosts");
-    says(&["--tcp"], "and not --tcp");
+    says(&["--tcp"], "without --tcp");
     says(&["--c-app", "/nowhere/app"], "/nowhere/app");
 }
 

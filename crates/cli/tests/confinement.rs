@@ -101,8 +101,8 @@ fn daemon_on_an_interface_keeps_what_that_needs() {
         let network = veth.hosts_as(USER, [&nic, &nic], IPV4.map(std::net::IpAddr::V4));
         support::traffic::Traffic::start(&network, 4000).goes_on();
         // A port below 1024 is taken from the kernel, and given back.
-        let filter = ["vif", "open", "--count", "0", "dst host own and udp dst port 53"];
-        let vif = support::clearway(&filter, &network.server);
+        let filter = ["vif", "open", "dst host own and udp dst port 53"];
+        let vif = support::until_it_has_begun(&mut support::command(&filter, &network.server));
         assert!(vif.status.success(), "{}", String::from_utf8_lossy(&vif.stderr));
         let kept = format!("{CAPABILITIES_ON_INTERFACE:016x}");
         for field in ["CapEff", "CapPrm", "CapBnd"] {

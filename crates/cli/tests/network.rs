@@ -197,6 +197,12 @@ fn largest_packets_are(network: &Network, bytes: u64) {
     eventually("the flow sends the largest packets", || packet_bytes(network) == bytes);
 }
 
+/// Larger than the link in the middle will take. A host that was held up so often that even probes
+/// of what passes seemed lost has ended its search below the largest, for ten minutes.
+fn packets_are_large(network: &Network) {
+    eventually("the flow sends large packets", || packet_bytes(network) > 1300);
+}
+
 /// A link in the middle takes smaller packets than those at the ends, all of a sudden; the router
 /// says so, and the flow goes on with packets that fit.
 #[test]
@@ -205,7 +211,7 @@ fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
     let network = routed.hosts_apart();
     let traffic = Traffic::start(&network, 4000);
     traffic.goes_on();
-    largest_packets_are(&network, 1472);
+    packets_are_large(&network);
     ip(&routed.routers[0], "link set net1 mtu 1300");
     // Exactly what fits, or nearly, if a host was held up meanwhile and the flow had to search.
     let fits = 1300 - 28 - 16..=1300 - 28;
@@ -222,7 +228,7 @@ fn a_smaller_link_is_told_of_where_the_kernel_shares(driver: &str) {
     let network = routed.hosts_with(nics, [0, 1].map(Routed::end));
     let traffic = Traffic::start(&network, 4000);
     traffic.goes_on();
-    largest_packets_are(&network, 1472);
+    packets_are_large(&network);
     let is_told = [1300, 1280, 1260].into_iter().any(|mtu| {
         ip(&routed.routers[0], &format!("link set net1 mtu {mtu}"));
         let fits = mtu - 28 - 16..=mtu - 28;
@@ -275,6 +281,64 @@ fn flows_follow_the_mtu_of_the_own_interface() {
     traffic.goes_on();
     drop(traffic);
     Traffic::start(&network, 4001).goes_on();
+}
+
+/// The MTU of the own interface is raised: who looks is told what to do to have that, and has it
+/// then.
+fn a_larger_mtu_is_told_of(driver: &str) {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts([driver, driver], IPV4.map(IpAddr::V4));
+    let traffic = Traffic::start(&network, 4000);
+    largest_packets_are(&network, 1452);
+    for index in [0, 1] {
+        veth.ip(index, &format!("link set {INTERFACE} mtu 3000"));
+    }
+    let trouble = || network.client.status()["engines"][0]["nic_trouble"].clone();
+    eventually("it is told", || trouble().as_str().is_some_and(|text| text.contains("3000")));
+    let words = "packets have 1500 bytes at most, although 3000 would be carried now";
+    for command in ["status", "doctor"] {
+        let output = support::clearway(&[command], &network.client);
+        let text = String::from_utf8_lossy(&output.stdout).replace("\n  ", " ");
+        assert!(text.contains(words) && text.contains("`mtu_bytes = 3000`"), "{text}");
+    }
+    traffic.goes_on();
+    for daemon in [&network.client, &network.server] {
+        daemon.rewrite_config(|text| text + "mtu_bytes = 3000\n");
+        assert!(support::clearway(&["reload"], daemon).status.success());
+    }
+    eventually("there is nothing to be told any more", || trouble() == "");
+    traffic.goes_on();
+    // What begins from now on has it.
+    drop(traffic);
+    eventually("its flow is gone", || network.client.flows() == 0);
+    let traffic = Traffic::start(&network, 4001);
+    largest_packets_are(&network, 2952);
+    traffic.goes_on();
+}
+
+#[test]
+fn a_larger_mtu_is_told_of_on_af_xdp() {
+    a_larger_mtu_is_told_of("driver = \"af_xdp\"");
+}
+
+#[test]
+fn a_larger_mtu_is_told_of_on_af_packet() {
+    a_larger_mtu_is_told_of("driver = \"af_packet\"");
+}
+
+#[test]
+fn a_larger_mtu_is_told_of_on_udp_sockets() {
+    let Some(veth) = Veth::new() else { return };
+    let nic = "[[nic]]\ndriver = \"udp\"\n";
+    let [first, second] = &veth.spaces;
+    let network = Network::in_namespaces([first, second], [nic, nic], IPV4.map(IpAddr::V4));
+    Traffic::start(&network, 4000).goes_on();
+    veth.ip(0, &format!("link set {INTERFACE} mtu 3000"));
+    let told = "packets have 1500 bytes at most, although 3000 would be carried now; restart the";
+    eventually("it is told", || {
+        let trouble = network.client.status()["engines"][0]["nic_trouble"].clone();
+        trouble.as_str().is_some_and(|text| text.starts_with(told))
+    });
 }
 
 /// The kernel at the other end has an address that is given to a daemon as well: its answers to the

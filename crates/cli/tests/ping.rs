@@ -111,14 +111,39 @@ fn hosts_are_found_by_name_and_by_addresses_of_one_link() {
     let client = &network.client;
     let _server = Server::start(&network.server, &[]);
     let hosts = ["fd78::2", "[fd78::2]", "10.78.0.2", "10.78.0.2:5001", "[fd78::2]:5001"];
-    // Of the interfaces in the namespace of the command: the daemon knows its own link.
-    let scoped = [format!("{link_local}%lo"), format!("[{link_local}%lo]:5001")];
+    // Of the interfaces in the namespace of the command: connections go by the daemon's own link.
+    let scoped = [link_local.to_string(), format!("[{link_local}%lo]:5001")];
     for host in hosts.into_iter().chain(scoped.iter().map(String::as_str)) {
         wait_until_it_answers(client, host);
         says(client, &format!("bench rtt --to {host} --size 64 --runs 1 --seconds 0.05"), 0, &[]);
     }
     says(client, "ping -c 1 no-such-host.invalid", 2, &["no-such-host.invalid", "getent hosts"]);
     says(client, "bench --to no-such-host.invalid", 1, &["no-such-host.invalid", "getent hosts"]);
+}
+
+/// One link has the other's addresses, too, and there is nobody.
+#[test]
+fn probes_to_an_address_of_one_link_go_by_the_interface_that_it_names() {
+    let Some(veth) = Veth::new() else { return };
+    veth.connect("cw1", 79);
+    let link_local = link_local(&veth);
+    let nics = ["cw1", INTERFACE].map(|name| format!("[[nic]]\ninterface = \"{name}\"\n"));
+    let [first, second] = &veth.spaces;
+    let network =
+        Network::in_namespaces([first, second], [&nics.concat(), &nics[1]], IPV4.map(IpAddr::V4));
+    let client = &network.client;
+    let ping = |interface: &str| {
+        let words = format!("ping -c 1 {link_local}%{interface}");
+        first.within(|| run(client, &words)).expect("the namespace can be entered")
+    };
+    eventually("the other host answers", || ping(INTERFACE).0 == Some(0));
+    eventually("nobody answers on the other link", || {
+        let (code, text) = ping("cw1");
+        code == Some(1) && text.contains("no host answers for")
+    });
+    let (code, text) = ping("lo");
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("no NIC of this host is the interface \"lo\""), "{text}");
 }
 
 /// That of the second host.

@@ -94,7 +94,8 @@ fn interface_is_made_again(top: &str, keys: &str) {
     let undisturbed = Traffic::start(&network, 4000);
     let (mut client, connection) = talking(&network);
     let mut watcher = network.server.attach_at(INTERFACE, "watcher");
-    let options = VifOptions::receiving("dst host 10.78.0.2 and udp dst port 4444");
+    let filter = "dst host 10.78.0.2 and udp dst port 4444";
+    let options = VifOptions { transmit: Some(Vec::new()), ..VifOptions::receiving(filter) };
     watcher.open_vif(&options).expect("an interface");
     is_seen(&veth, &mut watcher);
     for _ in 0..2 {
@@ -147,11 +148,21 @@ fn interface_becomes_another(keys: &str) {
     let network = on_both(&veth, "", keys);
     let undisturbed = Traffic::start(&network, 4000);
     let (mut client, connection) = talking(&network);
+    let mut sender = network.server.attach_at(INTERFACE, "sender");
+    let options = VifOptions::receiving("dst host 10.78.0.2 and udp dst port 4444");
+    let vif = sender.open_vif(&options).expect("an interface").id;
     veth.ip(1, &format!("link set {INTERFACE} address 02:78:00:00:00:02"));
     eventually("it is opened again", || {
         engine(&network.server, INTERFACE)["queues"][0]["mac"] == "02:78:00:00:00:02"
     });
     exchange(&mut client, connection);
+    // What sends from the address before is no more, and its program opens it again.
+    let told = sender.recv_frames(Some(PATIENCE)).expect_err("told").to_string();
+    let words = format!("virtual interface {vif} was taken away: its NIC has another Ethernet");
+    assert!(told.starts_with(&words), "{told}");
+    let again = sender.open_vif(&options).expect("an interface");
+    assert_eq!(again.mac.to_string(), "02:78:00:00:00:02");
+    is_seen(&veth, &mut sender);
     for (now, then) in [(INTERFACE, "other"), ("other", INTERFACE)] {
         veth.ip(1, &format!("link set {now} down"));
         veth.ip(1, &format!("link set {now} name {then}"));

@@ -188,10 +188,12 @@ fn privileges_of_the_unit_are_enough() {
             .spawn()
     });
     let mut daemon = started.expect("entered").expect("setpriv starts it");
-    let ask = |arguments: &[&str]| {
+    let command = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
-        command.args(arguments).arg("--socket").arg(&socket).output().expect("it starts")
+        command.args(arguments).arg("--socket").arg(&socket);
+        command
     };
+    let ask = |arguments: &[&str]| command(arguments).output().expect("it starts");
     eventually("the daemon answers", || ask(&["status"]).status.success());
     let status: Value = serde_json::from_slice(&ask(&["status", "--json"]).stdout).expect("JSON");
     assert_eq!(status["confinement"]["user"], format!("on, user {NOBODY}"));
@@ -199,7 +201,8 @@ fn privileges_of_the_unit_are_enough() {
     assert_eq!(queue["driver"], "af_xdp", "{queue:#}");
     let mode = queue["mode"].as_str().expect("text");
     assert!(mode.contains("with it a packet socket"), "{mode}");
-    let vif = ask(&["vif", "open", "--count", "0", "dst host own and udp dst port 53"]);
+    let filter = ["vif", "open", "dst host own and udp dst port 53"];
+    let vif = support::until_it_has_begun(&mut command(&filter));
     assert!(vif.status.success(), "{}", String::from_utf8_lossy(&vif.stderr));
     support::signal(&daemon, "TERM");
     assert!(daemon.wait().expect("gone").success());

@@ -885,17 +885,33 @@ fn ask(stream: &mut TcpStream, requests: &str) -> String {
     answers
 }
 
-/// Clients of the kernel's, at `examples/http.c`.
-#[test]
-fn the_http_example_answers_curl_and_others() {
-    let Some(world) = World::start("driver = \"auto\"") else { return };
-    let Some(program) = c_program("http", "examples/http.c") else { return };
+const CLOSE: &str = "Connection: close\r\n";
+
+/// What `examples/http.c` answers.
+fn answer(status: &str, length: usize, close: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+         {close}\r\n{body}"
+    )
+}
+
+/// `examples/http.c`, which listens.
+fn http_server(world: &World, name: &str) -> Option<Server> {
+    let program = c_program(name, "examples/http.c")?;
     let mut command = program.command();
     command.arg(PORT.to_string()).env("CLEARWAY_SOCKET", &world.daemon().socket);
     let mut server = Server(command.stdout(Stdio::piped()).spawn().expect("it starts"));
     let mut line = String::new();
     BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
     assert_eq!(line, format!("listening on port {PORT}\n"));
+    Some(server)
+}
+
+/// Clients of the kernel's, at `examples/http.c`.
+#[test]
+fn the_http_example_answers_curl_and_others() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(_server) = http_server(&world, "http") else { return };
 
     // curl, for three things by one connection.
     let url = |path: &str| format!("http://{}:{PORT}/{path}", IPV4[1]);
@@ -924,18 +940,11 @@ fn the_http_example_answers_curl_and_others() {
          POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody\
          GET /7 HTTP/1.1\r\nConnection: close\r\n\r\n",
     );
-    let answer = |status: &str, length: usize, close: &str, body: &str| {
-        format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
-             {close}\r\n{body}"
-        )
-    };
-    let close = "Connection: close\r\n";
     let wanted = [
         answer("200 OK", 3, "", "xxx"),
         answer("200 OK", 5, "", ""),
         answer("405 Method Not Allowed", 0, "", ""),
-        answer("200 OK", 7, close, "xxxxxxx"),
+        answer("200 OK", 7, CLOSE, "xxxxxxx"),
     ];
     assert_eq!(answers, wanted.concat());
 
@@ -944,14 +953,49 @@ fn the_http_example_answers_curl_and_others() {
     let requests = "GET /1000000 HTTP/1.1\r\n\r\n".repeat(30) + "GET /1 HTTP/1.0\r\n\r\n";
     late.write_all(requests.as_bytes()).expect("written");
     let answers = ask(&mut connect(), "GET /1 HTTP/1.0\r\n\r\n");
-    assert_eq!(answers, answer("200 OK", 1, close, "x"));
+    assert_eq!(answers, answer("200 OK", 1, CLOSE, "x"));
     let answers = ask(&mut late, "");
     let whole = answer("200 OK", 1_000_000, "", &"x".repeat(1_000_000));
-    assert!(answers == whole.repeat(30) + &answer("200 OK", 1, close, "x"), "{}", answers.len());
+    assert!(answers == whole.repeat(30) + &answer("200 OK", 1, CLOSE, "x"), "{}", answers.len());
 
     // What is no request is refused, and ends the connection.
     for bad in ["nonsense\r\n\r\n", "GET /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"] {
         let answers = ask(&mut connect(), bad);
         assert!(answers.starts_with("HTTP/1.1 400") || answers.starts_with("HTTP/1.1 501"));
     }
+}
+
+/// Twenty-four clients want more than its pool has room for, and read late: each gets all of it,
+/// when there is room again.
+#[test]
+fn the_http_example_answers_when_there_is_room_again() {
+    const ANSWERS: usize = 3;
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(_server) = http_server(&world, "http-full") else { return };
+    let requests = "GET /1000000 HTTP/1.1\r\n\r\n".repeat(ANSWERS) + "GET /1 HTTP/1.0\r\n\r\n";
+    let whole = answer("200 OK", 1_000_000, "", &"x".repeat(1_000_000)).repeat(ANSWERS)
+        + &answer("200 OK", 1, CLOSE, "x");
+    let clients = [(); 24].map(|()| {
+        let mut client = world.connect((IPV4[1], PORT).into()).expect("connected");
+        client.write_all(requests.as_bytes()).expect("written");
+        client
+    });
+    // Those whose turn comes first have all the room, until they read.
+    eventually("somebody is answered", || {
+        clients.iter().any(|client| {
+            client.set_nonblocking(true).expect("a socket");
+            let has_come = client.peek(&mut [0]).is_ok();
+            client.set_nonblocking(false).expect("a socket");
+            has_come
+        })
+    });
+    std::thread::scope(|threads| {
+        for mut client in clients {
+            let whole = &whole;
+            threads.spawn(move || {
+                let answers = ask(&mut client, "");
+                assert!(answers == *whole, "{} bytes", answers.len());
+            });
+        }
+    });
 }

@@ -150,6 +150,12 @@ fn tasks_connect_and_time_out() {
         assert_eq!(text, "the end");
         drop(kernel);
         assert_eq!(run(&runtime, stream.read(&mut answer)).expect("the end"), 0);
+        // Both have closed it, which is known by then.
+        let once_more = async {
+            tokio::time::sleep(soon).await;
+            stream.shutdown().await
+        };
+        run(&runtime, once_more).expect("it is closed");
 
         // An attempt that nobody waits for any more leaves nothing behind.
         let nobody = (Ipv4Addr::new(10, 78, 0, 99), PORT).into();

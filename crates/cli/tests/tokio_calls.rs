@@ -8,6 +8,8 @@ mod support;
 #[path = "../../tokio/examples/calls.rs"]
 mod calls;
 
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use clearway_client::{Awaited, Code, ConnectionId, Error, Options, Refusal, Request, Sizes};
@@ -63,6 +65,19 @@ impl Ends {
     async fn asked(&self) -> Lent<Request> {
         self.server.request().await.expect("a request")
     }
+
+    /// Nobody takes what is sent.
+    async fn ask_for_more_than_there_is_room_for(&self) -> JoinSet<Result<(), Error>> {
+        let mut asking = JoinSet::new();
+        for _ in 0..5 * LARGE_CALLS {
+            let (client, connection) = (self.client.clone(), self.connection);
+            asking.spawn(async move {
+                client.call(connection, METHOD, &[3; LARGE], None).await.map(drop)
+            });
+        }
+        tokio::time::sleep(SHORT).await;
+        asking
+    }
 }
 
 /// Many at a time, each with its own answer, also when they do not fit into the channel at once.
@@ -112,6 +127,10 @@ fn refusals_deadlines_and_dropped_futures() {
             });
             let Err(Error::CallRefused { reason, text }) = refused.0 else { panic!("{refused:?}") };
             assert_eq!((reason, &text[..]), (Refusal::NO_METHOD, "no"));
+
+            // Without time nothing is asked.
+            let call = ends.client.call(ends.connection, METHOD, b"now", Some(Duration::ZERO));
+            assert_eq!(call.await.expect_err("no time").code(), Code::WouldBlock);
 
             // Nobody answers, and the server hears that nobody waits.
             let call = ends.client.call(ends.connection, METHOD, b"b", Some(SHORT));
@@ -178,6 +197,45 @@ fn what_ends_under_a_call_ends_it() {
         assert!(matches!(&lost, Err(Error::Connection { code: Code::DaemonGone, .. })), "{lost:?}");
         let gone = timeout(PATIENCE, serving).await.expect("in time").expect("no panic");
         assert_eq!(gone.expect_err("no daemon").code(), Code::DaemonGone);
+    });
+}
+
+/// Also those for which there was no room yet. Nobody takes what is sent, so that there is none
+/// later, either.
+#[test]
+fn who_closes_a_connection_ends_all_its_calls() {
+    let network = Network::start();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    run(&runtime, async {
+        let ends = Ends::open(&network, PORT).await;
+        let mut asking = ends.ask_for_more_than_there_is_room_for().await;
+        ends.client.close(ends.connection).expect("open");
+        while let Some(ended) = asking.join_next().await {
+            let error = ended.expect("no panic").expect_err("it is closed");
+            assert!(matches!(error, Error::Connection { code: Code::Closed, .. }), "{error:?}");
+        }
+    });
+}
+
+/// Also while the peer takes nothing, and so nobody is woken.
+#[test]
+fn nothing_is_kept_of_who_waits_no_longer_to_send() {
+    struct Nobody;
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let network = Network::start();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    run(&runtime, async {
+        let ends = Ends::open(&network, PORT).await;
+        let _asking = ends.ask_for_more_than_there_is_room_for().await;
+        let (nobody, body) = (Arc::new(Nobody), vec![3u8; LARGE]);
+        let waker = Waker::from(Arc::clone(&nobody));
+        let mut call = Box::pin(ends.client.call(ends.connection, METHOD, &body, None));
+        assert!(call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(Arc::strong_count(&nobody), 3, "it waits");
+        drop(call);
+        assert_eq!(Arc::strong_count(&nobody), 2);
     });
 }
 

@@ -8,7 +8,9 @@ use std::process::Output;
 
 use clearway_channel::control::{Attach, Request};
 use clearway_client::{Description, Sizes};
-use support::{Daemon, NOBODY, Network, SMALL, as_nobody, eventually};
+use support::{
+    Daemon, NOBODY, Network, SMALL, as_nobody, command_of_nobody, eventually, until_it_has_begun,
+};
 
 /// Runs `clearway status` as nobody.
 fn status_as_nobody(daemon: &Daemon) -> Output {
@@ -97,17 +99,16 @@ fn without_a_rule_users_have_unprivileged_ports_and_are_told_what_is_missing() {
     }
     let network = Network::with_server_policy(&format!("[policy]\nusers = [{NOBODY}]\n"));
     let refused = |arguments: &[&str]| refused_to_nobody(&network.server, arguments);
-    let own = ["open", "--count", "0"];
-    let port =
-        |port| [&own[..], &["dst", "host", "own", "and", "udp", "dst", "port", port]].concat();
-    let output = as_nobody(&network.server, &[&["vif"], &port("5353")[..]].concat());
+    let port = |port| ["open", "dst", "host", "own", "and", "udp", "dst", "port", port];
+    let unprivileged = [&["vif"], &port("5353")[..]].concat();
+    let output = until_it_has_begun(&mut command_of_nobody(&network.server, &unprivileged));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = refused(&port("53"));
     for part in ["user 65534 may not", "[[policy.vif]]", "users = [65534]", "dst port 53"] {
         assert!(text.contains(part), "{part} is missing in: {text}");
     }
-    assert!(refused(&["capture", "--count", "0"]).contains("captures = true"));
-    let machine = ["open", "--count", "0", "--mac", "own", "--address", "10.8.0.50/24"];
+    assert!(refused(&["capture"]).contains("captures = true"));
+    let machine = ["open", "--mac", "own", "--address", "10.8.0.50/24"];
     assert!(refused(&machine).contains("own_addresses = [\"10.8.0.50/32\"]"));
 }
 
@@ -123,11 +124,11 @@ fn a_rule_gives_users_what_it_says() {
     );
     let network = Network::with_server_policy(&policy);
     for arguments in [
-        &["vif", "open", "--count", "0", "dst host own and udp dst port 53"][..],
-        &["vif", "open", "--count", "0", "--mac", "own", "--address", "10.8.0.50/24"],
-        &["vif", "capture", "--count", "0"],
+        &["vif", "open", "dst host own and udp dst port 53"][..],
+        &["vif", "open", "--mac", "own", "--address", "10.8.0.50/24"],
+        &["vif", "capture"],
     ] {
-        let output = as_nobody(&network.server, arguments);
+        let output = until_it_has_begun(&mut command_of_nobody(&network.server, arguments));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let text = refused_to_nobody(&network.server, &["open", "dst host own and udp dst port 5353"]);

@@ -226,6 +226,7 @@ fn capture_shows_what_became_of_frames_and_what_messages_do() {
     assert!(capture.wait().expect("it ends").success());
 }
 
+/// With `--count 0`, too, it goes on until then.
 #[test]
 fn capture_to_a_file_is_whole_after_ctrl_c() {
     let network = Network::start();
@@ -234,7 +235,8 @@ fn capture_to_a_file_is_whole_after_ctrl_c() {
     let path = std::env::temp_dir().join(format!("clearway-capture-{}.pcapng", std::process::id()));
     let name = path.to_str().expect("a name");
     let filter = ["udp", "port", "4000"];
-    let arguments = [&["capture", "--app", "receiver", "-w", name], &filter[..]].concat();
+    let arguments =
+        [&["capture", "--app", "receiver", "--count", "0", "-w", name], &filter[..]].concat();
     let capture = start(&network.server, &arguments);
     wait_for_capture(&network.server);
     let frame = sender.frame_to(&receiver, CLIENT, b"captured");

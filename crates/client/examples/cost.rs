@@ -125,6 +125,7 @@ fn attach() -> (Channel, DaemonEnd, OwnedFd) {
             engine: 0,
             engine_name: "test/0".into(),
             sizes: attach.sizes,
+            wake_up_ns: 0,
         });
         let fds = [&handover.memory, &handover.daemon_doorbell, &handover.app_doorbell];
         control::send(&control, &reply, &fds.map(AsFd::as_fd)).expect("a reply");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use clearway_channel::{Extent, ReceiveBuffer, TransmitBuffer};
+use clearway_channel::{AppEnd, Extent, ReceiveBuffer, TransmitBuffer};
 
 use crate::ConnectionId;
 
@@ -54,6 +54,17 @@ impl SendBuffer {
     /// Shortens the message to `length` bytes; nothing if it is shorter already.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
+    }
+
+    /// Makes it as long again as it was asked for.
+    pub fn restore(&mut self) {
+        self.length = self.buffer.len();
+    }
+
+    /// Whether it is of this end's memory.
+    #[inline]
+    pub(crate) fn is_of(&self, end: &AppEnd) -> bool {
+        end.has_made(&self.buffer)
     }
 
     /// Where it is, and how many bytes of it are to be sent.

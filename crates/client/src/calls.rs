@@ -6,6 +6,7 @@ mod header;
 mod numbers;
 mod outcome;
 mod outstanding;
+mod reattach;
 mod request;
 mod runs;
 
@@ -14,7 +15,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use crate::wait::check_may_wait;
-use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message, Reattached};
+use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message};
 use books::{Books, Entry, Line, Unsent};
 use header::{HEADER_BYTES, Header, Kind};
 pub use outcome::{Answer, Outcome, Refusal};
@@ -133,7 +134,7 @@ impl Calls {
         body: &[u8],
         timeout: Option<Duration>,
     ) -> Result<Answer, Error> {
-        check_may_wait(timeout, ("start (clearway_start_call)", "next"))?;
+        check_may_wait(timeout, Some(("start (clearway_start_call)", "next")))?;
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         let mut left = timeout;
@@ -336,19 +337,6 @@ impl Calls {
         channel.close(connection)?;
         self.end_connection(connection, Code::Closed);
         Ok(())
-    }
-
-    /// Attaches again by [`Channel::reattach`], whose numbers of connections mean others than
-    /// before: all calls and requests of before are over, and the calls told of as lost
-    /// ([`Code::DaemonGone`]).
-    pub fn reattach(
-        &mut self,
-        channel: &mut Channel,
-        timeout: Option<Duration>,
-    ) -> Result<Reattached, Error> {
-        let reattached = channel.reattach(timeout)?;
-        self.end_all(Code::DaemonGone);
-        Ok(reattached)
     }
 
     /// The same by [`Channel::abort`].

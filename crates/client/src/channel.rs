@@ -16,9 +16,10 @@ use crate::event::Arrival;
 use crate::host::{Embedded, Host};
 use crate::in_turn::in_turn;
 use crate::memories::Memories;
-use crate::operations::Operations;
+use crate::operations::{NOBODYS, Operations};
 use crate::posts::Posts;
-use crate::session::{Session, gone, unexpected};
+use crate::returns::Collector;
+use crate::session::{Served, Session, gone, unexpected};
 use crate::tcp::Sockets;
 use crate::vif::Vifs;
 use crate::wait::{Habits, LifeCheck, check_may_wait};
@@ -45,6 +46,8 @@ pub struct Channel {
     pub(crate) waiting: Waiting,
     pub(crate) life_check: LifeCheck,
     pub(crate) habits: Habits,
+    /// [`arm`](Self::arm) has said yes, and [`disarm`](Self::disarm) has not followed yet.
+    is_armed: bool,
     /// Why the daemon is not there any more.
     pub(crate) gone: Option<(Code, String)>,
     /// Arrived while something else was waited for: connections opened by peers,
@@ -60,14 +63,13 @@ pub struct Channel {
     /// Attempts whose answer is not here yet.
     pub(crate) connecting: HashMap<Token, Attempt>,
     pub(crate) token_next: u64,
-    /// Connections that came too late for whoever asked for them; to be closed.
-    pub(crate) unwanted: Vec<ConnectionId>,
+    /// What came too late for whoever asked for it; to be given back.
+    pub(crate) unwanted: Vec<Unwanted>,
     /// Sends of all connections and virtual interfaces that are not finished.
     pub(crate) sends_outstanding: u32,
     /// A send has found no room, and `Writable` was not told yet.
     pub(crate) wants_room: bool,
-    /// What there was no room in is the ring: entries that it has to have. 0 if it was not the
-    /// ring.
+    /// What there was no room in is the ring: entries that it has to have. 0 if nobody lacks them.
     pub(crate) ring_room_wanted: u32,
     pub(crate) has_room_again: bool,
     pub(crate) descriptors: OwnedFd,
@@ -79,6 +81,8 @@ pub struct Channel {
     pub(crate) hears_of_skipped: bool,
     /// Connections that are opened share flows.
     pub(crate) shares_flows: bool,
+    /// Gives back what a binding has noted.
+    pub(crate) collector: Option<Collector>,
 }
 
 /// A port that is open, as it was asked for and as it is.
@@ -97,6 +101,24 @@ pub(crate) struct Attempt {
     pub(crate) is_stream: bool,
 }
 
+/// What the daemon has given and nobody knows of.
+pub(crate) enum Unwanted {
+    Connection(ConnectionId),
+    Region(u64),
+}
+
+impl Unwanted {
+    /// What gives it back.
+    pub(crate) fn command(self) -> Command {
+        match self {
+            Self::Connection(connection) => {
+                Command::Close { connection: connection.as_u64(), abort: true }
+            }
+            Self::Region(region) => Command::Unshare { token: NOBODYS, region },
+        }
+    }
+}
+
 /// An open port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
@@ -109,9 +131,14 @@ pub struct Listener {
 impl Channel {
     /// Opens a channel to the daemon.
     pub fn attach(options: &Options) -> Result<Self, Error> {
-        let mut session = Session::connect(&options.socket, options.daemon_user)?;
-        let (end, engine) = session.attach(options)?;
-        Self::new(end, engine, Host::Daemon(session), options)
+        Self::attach_by(options, None)
+    }
+
+    /// The same; the daemon has until `deadline` to take the app.
+    pub(crate) fn attach_by(options: &Options, deadline: Option<Instant>) -> Result<Self, Error> {
+        let mut session = Session::connect(&options.socket, options.daemon_user, deadline)?;
+        let served = session.attach(options, deadline)?;
+        Self::new(served, Host::Daemon(session), options)
     }
 
     /// A channel whose other end is served by an engine in the calling thread. Of the options it
@@ -122,10 +149,12 @@ impl Channel {
         host: Box<dyn Embedded>,
         options: &Options,
     ) -> Result<Self, Error> {
-        Self::new(end, engine.into(), Host::Embedded(host), options)
+        let served = Served { end, engine: engine.into(), wake_up_ns: 0 };
+        Self::new(served, Host::Embedded(host), options)
     }
 
-    fn new(end: AppEnd, engine: String, host: Host, options: &Options) -> Result<Self, Error> {
+    fn new(served: Served, host: Host, options: &Options) -> Result<Self, Error> {
+        let Served { end, engine, wake_up_ns } = served;
         let descriptors = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&descriptors, &end, &host)?;
         Ok(Self {
@@ -140,7 +169,8 @@ impl Channel {
             tcp: Sockets::default(),
             waiting: options.waiting,
             life_check: LifeCheck::new(),
-            habits: Habits::new(),
+            habits: Habits::new(wake_up_ns),
+            is_armed: false,
             gone: None,
             accepted: VecDeque::new(),
             accepted_streams: VecDeque::new(),
@@ -161,6 +191,7 @@ impl Channel {
             takes_streams: false,
             hears_of_skipped: false,
             shares_flows: false,
+            collector: None,
         })
     }
 
@@ -209,7 +240,7 @@ impl Channel {
         peer: impl ToPeers,
         timeout: Option<Duration>,
     ) -> Result<ConnectionId, Error> {
-        check_may_wait(timeout, ("start_connect", "next_event"))?;
+        check_may_wait(timeout, Some(("start_connect", "next_event")))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peers = peer.to_peers()?;
         in_turn(&peers, timeout, deadline, |peer, left| self.connect_to(peer, left))
@@ -322,29 +353,52 @@ impl Channel {
 
     /// Before waiting on [`as_fd`](AsFd::as_fd) in an event loop of the app's own. True: the
     /// descriptor becomes readable when there is something for
-    /// [`next_event`](Self::next_event). False: there is something already; do not wait. Either
-    /// way, call [`disarm`](Self::disarm) before the next call of the channel. An engine that is
-    /// embedded in the app has timers to serve, and never lets it wait elsewhere.
+    /// [`next_event`](Self::next_event), or another thread has dropped a message or a buffer of the
+    /// channel's, which the next call gives back. False: there is something already; do not wait.
+    /// Either way, call [`disarm`](Self::disarm) before the next call of the channel. An engine
+    /// that is embedded in the app has timers to serve, and never lets it wait elsewhere.
     pub fn arm(&mut self) -> bool {
-        self.submit_bursts();
+        let has_sent = self.leaves_no_burst();
         self.look_for_ring_room();
-        let has_ring_room = self.ring_room_wanted == 0;
+        self.expect_returns();
+        let has_ring_room = self.ring_room_wanted == 0 && !self.has_unwanted() && has_sent;
         let nothing_known = self.has_told_all() && !self.tcp_has_again() && self.gone.is_none();
-        self.end.arm() && nothing_known && has_ring_room && !self.host.is_embedded()
+        let may_wait = nothing_known && has_ring_room && !self.host.is_embedded();
+        self.is_armed = self.end.arm() && may_wait;
+        self.is_armed
     }
 
-    /// Ends what [`arm`](Self::arm) began.
+    /// Ends what [`arm`](Self::arm) began. If the daemon has ended meanwhile, and has not rung, the
+    /// next call knows of it.
     pub fn disarm(&mut self) {
+        let was_rung = self.end.disarm();
+        // Without a ring, the control connection may be what woke the app. With one it is not
+        // looked at: if it has something to say, the descriptor is still readable the next time.
+        if std::mem::take(&mut self.is_armed) && !was_rung {
+            let _ = self.look_at_session();
+        }
+    }
+
+    /// The same for who has not waited until the descriptor was readable, since there is something
+    /// else to do with the channel: nothing is found out of the daemon.
+    pub fn disarm_early(&mut self) {
         self.end.disarm();
-        // The control connection may be what woke the app: `next_event` has to find out at once.
-        let _ = self.check_life(Instant::now());
+        self.is_armed = false;
     }
 
     pub(crate) fn request(&mut self, request: &Request) -> Result<Reply, Error> {
+        self.request_by(request, None)
+    }
+
+    pub(crate) fn request_by(
+        &mut self,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Reply, Error> {
         if self.gone.is_some() {
             return Err(self.gone_error());
         }
-        self.host.request(request)
+        self.host.request(request, deadline)
     }
 
     fn take_answer(&mut self, wanted: Token) -> Option<Result<ConnectionId, Code>> {
@@ -384,7 +438,7 @@ impl Channel {
 
     /// Messages and the end of a connection that nobody will ask for any more; true if its end was
     /// among them.
-    fn forget_inbox_of(&mut self, connection: ConnectionId) -> bool {
+    pub(crate) fn forget_inbox_of(&mut self, connection: ConnectionId) -> bool {
         let mut has_ended = false;
         for arrival in std::mem::take(&mut self.inbox) {
             match arrival {
@@ -461,10 +515,23 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// Has a set of descriptors readable when the daemon has something to say.
+/// Has a set of descriptors readable when the daemon has something to say, or other threads have
+/// given something back.
 pub(crate) fn watch(set: &OwnedFd, end: &AppEnd, host: &Host) -> Result<(), Error> {
-    for descriptor in std::iter::once(end.doorbell()).chain(host.descriptor()) {
+    for descriptor in descriptors(end, host) {
         epoll::add(set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
     Ok(())
+}
+
+/// Ends what `watch` has begun.
+pub(crate) fn unwatch(set: &OwnedFd, end: &AppEnd, host: &Host) -> Result<(), Error> {
+    for descriptor in descriptors(end, host) {
+        epoll::delete(set, descriptor)?;
+    }
+    Ok(())
+}
+
+fn descriptors<'a>(end: &'a AppEnd, host: &'a Host) -> impl Iterator<Item = BorrowedFd<'a>> {
+    [Some(end.doorbell()), Some(end.owner_bell()), host.descriptor()].into_iter().flatten()
 }

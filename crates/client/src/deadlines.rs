@@ -40,6 +40,7 @@ impl Channel {
         buffer: SendBuffer,
         within: Duration,
     ) -> Result<u32, Error> {
+        self.check_own(&buffer)?;
         let ((), left) = self.room_within(within, |channel| channel.room_for_buffer(connection))?;
         let (extent, length) = buffer.into_extent();
         self.put_within(connection, extent, length, left)

@@ -352,7 +352,7 @@ impl Error {
             | Self::Post { .. } => Code::Invalid,
             Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
-            Self::Open(OpenError::Io(_))
+            Self::Open(OpenError::Io(_) | OpenError::Descriptor(_))
             | Self::Memory(NotShareable::Io(_) | NotShareable::NoRoom { .. }) => Code::OutOfMemory,
             Self::Memory(_) => Code::Invalid,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,
@@ -481,6 +481,10 @@ fn why_not_tcp(peer: &SocketAddr, code: Code) -> &'static str {
 fn fate(code: Code) -> String {
     match code {
         Code::Closed => "is not open: it was closed, or never opened; open it again".to_owned(),
+        Code::AddressUnavailable => {
+            "was taken away: its NIC has another Ethernet address now; open it again to have that"
+                .to_owned()
+        }
         code => format!("was taken away: {code}"),
     }
 }

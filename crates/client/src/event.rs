@@ -109,7 +109,7 @@ pub enum Event {
     Message(Message),
     /// A message with a deadline ([`send_within`](crate::Channel::send_within),
     /// [`send_zero_copy_within`](crate::Channel::send_zero_copy_within)) could not leave in time,
-    /// and was dropped. The peer knows.
+    /// and was dropped. The peer knows. Calls that only receive messages pass over it.
     Dropped {
         /// The connection.
         connection: ConnectionId,
@@ -199,7 +199,7 @@ pub(crate) enum Arrival {
     Dropped { connection: ConnectionId, message: u32 },
     Skipped { connection: ConnectionId, messages: u32 },
     PostEnded(PostEnd),
-    Closed { connection: ConnectionId, code: Code },
+    Closed { connection: ConnectionId, code: Code, peer: SocketAddr, sends_outstanding: u32 },
     Frames(RawFrames),
     VifClosed { vif: VifId, code: Code },
     Operated(RawOperated),

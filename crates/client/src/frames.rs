@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use clearway_channel::burst::{ReceivedBurst, ReceivedFrame, is_frame_length, packed_bytes};
-use clearway_channel::{Code, Command, Corrupt, FRAME_BYTES_MAX, ReceiveBuffer};
+use clearway_channel::{
+    Code, Command, Corrupt, FRAME_BYTES_MAX, OUTSTANDING_SENDS_MAX, ReceiveBuffer,
+};
 
 use crate::event::{Arrival, RawFrames};
 use crate::{Awaited, Channel, Error, VifId};
@@ -211,6 +213,12 @@ impl Channel {
             self.vifs.flushed();
         }
         true
+    }
+
+    /// The same before a sleep. False if the ring had no room for them, which nobody rings for;
+    /// that other sends are finished is told.
+    pub(crate) fn leaves_no_burst(&mut self) -> bool {
+        self.submit_bursts() || self.sends_outstanding >= OUTSTANDING_SENDS_MAX
     }
 
     fn check_vif(&mut self, vif: VifId) -> Result<(), Error> {

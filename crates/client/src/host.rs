@@ -4,7 +4,7 @@
 //! The second is what crate `clearway-embed` makes; here is only what a channel needs of it.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clearway_channel::control::{Reply, Request};
 use clearway_channel::{Code, Shared};
@@ -54,10 +54,23 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    pub(crate) fn request(&mut self, request: &Request) -> Result<Reply, Error> {
+    /// A daemon has until `deadline`, and not for ever even if there is none.
+    pub(crate) fn request(
+        &mut self,
+        request: &Request,
+        deadline: Option<Instant>,
+    ) -> Result<Reply, Error> {
         match self {
-            Self::Daemon(session) => Ok(session.request(request)?.0),
+            Self::Daemon(session) => Ok(session.request(request, deadline)?.0),
             Self::Embedded(engine) => engine.request(request),
+        }
+    }
+
+    /// Asks for something of which nobody need know what comes of it.
+    pub(crate) fn tell(&mut self, request: &Request) -> Result<(), Error> {
+        match self {
+            Self::Daemon(session) => session.tell(request),
+            Self::Embedded(engine) => engine.request(request).map(|_| ()),
         }
     }
 

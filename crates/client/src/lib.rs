@@ -52,7 +52,9 @@
 //! # Threads
 //! A [`Channel`] is for one thread at a time: it may move to another thread, but not be shared.
 //! Threads that all want to talk attach a channel each; that is also what scales. [`Message`],
-//! [`SendBuffer`] and [`Frames`] may be used and dropped in any thread.
+//! [`TcpBytes`], [`SendBuffer`] and [`Frames`] may be used and dropped in any thread. Their memory
+//! is given back at once if the channel's thread waits meanwhile, in a call or for the channel's
+//! descriptor, which wakes it; else by its next call.
 //!
 //! # Waiting
 //! Every call that may wait takes a timeout: `None` waits as long as it takes, zero does not wait
@@ -89,6 +91,7 @@ mod place;
 mod posts;
 mod reattach;
 mod receive;
+mod returns;
 mod send;
 mod session;
 mod streams;
@@ -108,7 +111,7 @@ pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
 pub use clearway_channel::{
     BURST_FRAMES_MAX, Code, Ended, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal,
-    MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Sizes, Unposted,
+    MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX, Sizes, Sleeper, Unposted,
 };
 pub use clearway_channel::{
     BadGroupName, Description, Grant, Grantee, Group, GroupName, Member, NotShareable,

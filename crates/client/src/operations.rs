@@ -4,7 +4,7 @@
 mod outstanding;
 mod vector;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::time::Duration;
 
@@ -13,7 +13,10 @@ use clearway_channel::{
     OperationStatus, REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
 };
 
+use crate::channel::Unwanted;
+use crate::wait::check_may_wait;
 use crate::{Awaited, Channel, ConnectionId, Error, MemoryId};
+pub(crate) use outstanding::NOBODYS;
 use outstanding::Outstanding;
 
 /// Names a region of the app at the other end of a connection, or of this one. It can be sent to
@@ -171,7 +174,8 @@ impl Operated {
 
     /// What a batch of `count` reads has read: each with what came of it.
     pub fn batch(&self, count: usize) -> impl Iterator<Item = (OperationStatus, &[u8])> {
-        let (heads, mut rest) = self.bytes().split_at_checked(8 * count).unwrap_or((&[], &[]));
+        let head_bytes = count.saturating_mul(8);
+        let (heads, mut rest) = self.bytes().split_at_checked(head_bytes).unwrap_or((&[], &[]));
         heads.as_chunks::<8>().0.iter().map(move |head| {
             let length = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
             let (bytes, behind) = rest.split_at_checked(length).unwrap_or((&[], &[]));
@@ -221,8 +225,15 @@ pub(crate) struct Operations {
     /// Those that are over and were not taken.
     over: VecDeque<RawOperated>,
     notified: VecDeque<Notified>,
-    /// Answers to shares, unshares, and what was said of groups.
-    answers: HashMap<u64, (OperationStatus, u64)>,
+    /// The share, unshare or word of a group that a call waits for.
+    asked: Option<Asked>,
+}
+
+/// What the daemon was asked for: its token, and the answer when it is here, with a region if it
+/// is one.
+struct Asked {
+    token: u64,
+    answer: Option<(OperationStatus, Option<u64>)>,
 }
 
 impl Operations {
@@ -240,7 +251,9 @@ impl Channel {
     }
 
     /// Shares a piece of [`Channel::shared`] with those whom the description names, by the
-    /// connections of this channel.
+    /// connections of this channel. Waits for the daemon; without time to wait nothing is shared
+    /// ([`Code::WouldBlock`](crate::Code::WouldBlock)). What the daemon shares after a timeout, a
+    /// later call of the channel takes back.
     pub fn share(
         &mut self,
         piece: Range<u64>,
@@ -258,16 +271,20 @@ impl Channel {
         description: &Description,
         timeout: Option<Duration>,
     ) -> Result<RegionId, Error> {
+        check_may_wait(timeout, None)?;
         let bytes = description.to_bytes().ok_or_else(|| too_long(description))?;
         let (token, offset, length) = self.start_described(&bytes, timeout)?;
         let (start, bytes) = (piece.start, piece.end.saturating_sub(piece.start));
         let memory = memory.as_u64();
         self.submit(&Command::ShareMemory { token, offset, length, memory, start, bytes });
-        self.take_shared(token, timeout).map(RegionId)
+        let region = self.take_shared(token, timeout)?;
+        Ok(RegionId(region.unwrap_or_default()))
     }
 
-    /// Shares a region no longer. When this returns, nobody reads or changes it any more.
+    /// Shares a region no longer. When this returns, nobody reads or changes it any more. Waits for
+    /// the daemon, as [`share`](Self::share) does.
     pub fn unshare(&mut self, region: RegionId, timeout: Option<Duration>) -> Result<(), Error> {
+        check_may_wait(timeout, None)?;
         self.operation_slot(timeout)?;
         let token = self.start_operation(None);
         self.submit(&Command::Unshare { token, region: region.0 });
@@ -277,8 +294,9 @@ impl Channel {
     /// Says who is in a group of peers, to which regions of this channel may be granted
     /// ([`Grantee::Group`](crate::Grantee::Group)): these, and nobody else. When this returns,
     /// whoever was in it and is no longer can do nothing more by it. A group of which nothing was
-    /// said has no members.
+    /// said has no members. Waits for the daemon, as [`share`](Self::share) does.
     pub fn set_group(&mut self, group: &Group, timeout: Option<Duration>) -> Result<(), Error> {
+        check_may_wait(timeout, None)?;
         let too_large = Error::GroupTooLarge { members: group.members.len() };
         let bytes = group.to_bytes().ok_or(too_large)?;
         let (token, offset, length) = self.start_described(&bytes, timeout)?;
@@ -298,11 +316,15 @@ impl Channel {
         Ok((self.start_operation(Some(extent)), offset, length))
     }
 
-    fn take_shared(&mut self, token: u64, timeout: Option<Duration>) -> Result<u64, Error> {
-        let (status, region) = self.wait_for(timeout, Awaited::Operation, |channel| {
+    /// The answer to what was asked; the region, if it is a share.
+    fn take_shared(&mut self, token: u64, timeout: Option<Duration>) -> Result<Option<u64>, Error> {
+        self.operations.asked = Some(Asked { token, answer: None });
+        let answer = self.wait_for(timeout, Awaited::Operation, |channel| {
             channel.gather()?;
-            Ok(channel.operations.answers.remove(&token))
-        })?;
+            Ok(channel.operations.asked.as_ref().and_then(|asked| asked.answer))
+        });
+        self.operations.asked = None;
+        let (status, region) = answer?;
         match status {
             OperationStatus::Done => Ok(region),
             status => Err(Error::Operation { status }),
@@ -482,14 +504,22 @@ impl Channel {
 
     pub(crate) fn take_shared_answer(&mut self, completion: &Completion) {
         let (token, status, region) = match *completion {
-            Completion::Shared { status, token, region } => (token, status, region),
+            Completion::Shared { status, token, region } => (token, status, Some(region)),
             Completion::Unshared { status, token } | Completion::GroupSet { status, token } => {
-                (token, status, 0)
+                (token, status, None)
             }
             _ => return,
         };
         self.end_operation(token);
-        self.operations.answers.insert(token, (OperationStatus::of(status), region));
+        let status = OperationStatus::of(status);
+        match (&mut self.operations.asked, region) {
+            (Some(asked), _) if asked.token == token => asked.answer = Some((status, region)),
+            // It comes too late: nobody knows the region.
+            (_, Some(region)) if status == OperationStatus::Done => {
+                self.unwanted.push(Unwanted::Region(region));
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn queue_operated(&mut self, over: RawOperated) {
@@ -634,6 +664,20 @@ impl<'a> Operation<'a> {
                 operand: key,
                 second: target.0,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_of_absurdly_many_has_none() {
+        let (id, status) = (OperationId(1), OperationStatus::Done);
+        let operated = Operated { id, status, value: 0, extra: 0, buffer: None };
+        for count in [1, usize::MAX / 8 + 1, usize::MAX] {
+            assert_eq!(operated.batch(count).count(), 0);
         }
     }
 }

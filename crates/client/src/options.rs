@@ -60,9 +60,10 @@ pub enum Waiting {
     Yield,
     /// Sleeps at once.
     Block,
-    /// Stays awake while that has paid lately, 100 µs at most, and then sleeps. Awake, it looks
-    /// again and again while the engine runs on another core, and gives this core away at once if
-    /// the engine, or somebody else, wants it.
+    /// Stays awake while that has paid lately, for 0.1 to 2 ms at most (the longer it takes on
+    /// this machine to wake up, the longer), then sleeps. Awake, it looks again and again while
+    /// the engine runs on another core, and gives this core away at once if the engine, or somebody
+    /// else, wants it.
     ///
     /// If others want this core again and again for four milliseconds, while the engine runs on
     /// another one, the calling thread moves there, if it may: the two do best on one core where

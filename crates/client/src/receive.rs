@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_channel::{Command, Completion, FrameRefusal, Received, Told, Unposted};
+use clearway_channel::{Completion, FrameRefusal, Received, Told, Unposted};
 
+use crate::channel::Unwanted;
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
     Accepted, AcceptedStream, Awaited, Channel, Code, ConnectionId, Error, Event, FramesSent,
@@ -46,11 +47,11 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<usize, Error> {
         let awaited = Awaited::MessageOf { connection, peer: None };
-        let message =
+        let (at, message) =
             self.wait_for(timeout, awaited, |channel| channel.next_message_of(connection))?;
         let length = message.bytes.length() as usize;
         let Some(place) = buffer.get_mut(..length) else {
-            self.inbox.push_front(Arrival::Message(message));
+            self.inbox.insert(at, Arrival::Message(message));
             return Err(Error::BufferTooSmall { length, room: buffer.len() });
         };
         place.copy_from_slice(self.end.receive_bytes(&message.bytes));
@@ -168,7 +169,7 @@ impl Channel {
             Arrival::Dropped { connection, message } => Event::Dropped { connection, message },
             Arrival::Skipped { connection, messages } => Event::Skipped { connection, messages },
             Arrival::PostEnded(end) => Event::PostEnded(end),
-            Arrival::Closed { connection, code } => Event::Closed { connection, code },
+            Arrival::Closed { connection, code, .. } => Event::Closed { connection, code },
             Arrival::Frames(frames) => Event::Frames(self.frames_in_place(frames)?),
             Arrival::VifClosed { vif, code } => Event::VifClosed { vif, code },
             Arrival::Operated(over) => Event::Operated(self.operated_in_place(over)),
@@ -224,6 +225,7 @@ impl Channel {
                 Some(arrival @ (Arrival::Message(_) | Arrival::Closed { .. })) => {
                     return message_of(arrival);
                 }
+                Some(Arrival::PostEnded(end)) => self.posts.pass(end),
                 Some(other) => self.queue(other),
                 None if !self.host.turn() => return self.nothing_new(),
                 None => {}
@@ -257,17 +259,21 @@ impl Channel {
         None
     }
 
-    fn next_message_of(&mut self, wanted: ConnectionId) -> Result<Option<RawMessage>, Error> {
+    /// The next message of a connection, and where in the inbox it was.
+    fn next_message_of(
+        &mut self,
+        wanted: ConnectionId,
+    ) -> Result<Option<(usize, RawMessage)>, Error> {
         let found = self.gather_until(|channel| {
             let at = channel.inbox.iter().position(|arrival| match arrival {
                 Arrival::Message(RawMessage { connection, .. })
                 | Arrival::Closed { connection, .. } => *connection == wanted,
                 _ => false,
             })?;
-            channel.inbox.remove(at)
+            Some((at, channel.inbox.remove(at)?))
         })?;
         match found {
-            Some(arrival) => message_of(arrival),
+            Some((at, arrival)) => Ok(message_of(arrival)?.map(|message| (at, message))),
             None if self.connections.find_open(wanted).is_none() => {
                 Err(Error::Connection { connection: wanted, code: Code::Closed })
             }
@@ -360,18 +366,25 @@ impl Channel {
         if self.gone.is_some() || self.end.is_closed() {
             return Err(self.gone_error());
         }
-        if !self.unwanted.is_empty() {
+        if self.has_unwanted() {
             self.close_unwanted();
         }
         Ok(None)
     }
 
-    /// Closes connections that nobody waits for any more, as far as there is room.
+    /// Something is to be given back, as soon as the ring has room.
+    #[inline]
+    pub(crate) fn has_unwanted(&self) -> bool {
+        !self.unwanted.is_empty() || self.tcp.has_unwanted()
+    }
+
+    /// Gives back what nobody waits for any more, as far as there is room.
     #[cold]
-    fn close_unwanted(&mut self) {
+    pub(crate) fn close_unwanted(&mut self) {
+        self.tcp_close_unwanted();
         while !self.unwanted.is_empty() && self.end.has_room() {
-            let Some(connection) = self.unwanted.pop() else { break };
-            self.submit(&Command::Close { connection: connection.as_u64(), abort: true });
+            let Some(unwanted) = self.unwanted.pop() else { break };
+            self.submit(&unwanted.command());
         }
     }
 
@@ -494,16 +507,17 @@ impl Channel {
             return Some(Arrival::Connected { token, connection, peer });
         }
         self.connections.close(connection);
-        self.unwanted.push(connection);
+        self.unwanted.push(Unwanted::Connection(connection));
         None
     }
 
     fn closed(&mut self, connection: ConnectionId, code: Code) -> Option<Arrival> {
         let mut ended = self.connections.remove(connection)?;
-        let sends = ended.outstanding.len() as u32;
+        let (peer, sends_outstanding) = (ended.peer, ended.outstanding.len() as u32);
         ended.outstanding.drain(..).for_each(|extent| self.end.free(extent));
-        self.sends_are_over(sends);
-        (!ended.is_closing).then_some(Arrival::Closed { connection, code })
+        self.sends_are_over(sends_outstanding);
+        let is_open = !ended.is_closing;
+        is_open.then_some(Arrival::Closed { connection, code, peer, sends_outstanding })
     }
 
     /// Frees what was sent and is finished. False if the app is done with the connection.
@@ -542,7 +556,7 @@ impl Channel {
 fn message_of(arrival: Arrival) -> Result<Option<RawMessage>, Error> {
     match arrival {
         Arrival::Message(message) => Ok(Some(message)),
-        Arrival::Closed { connection, code } => Err(Error::Connection { connection, code }),
+        Arrival::Closed { connection, code, .. } => Err(Error::Connection { connection, code }),
         _ => Ok(None),
     }
 }

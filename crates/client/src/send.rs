@@ -76,13 +76,27 @@ impl Channel {
         })
     }
 
+    /// Whether this channel can send a buffer: it has made it, since it was attached last.
+    #[inline]
+    #[must_use]
+    pub fn has_made(&self, buffer: &SendBuffer) -> bool {
+        buffer.is_of(&self.end)
+    }
+
+    #[inline]
+    pub(crate) fn check_own(&self, buffer: &SendBuffer) -> Result<(), Error> {
+        if self.has_made(buffer) { Ok(()) } else { Err(not_own()) }
+    }
+
     /// Sends a buffer that was filled in place; waits while there is no room in the ring. On an
-    /// error the buffer is given up.
+    /// error the buffer is given up. It is an error to send one that another channel has made, or
+    /// this one before it was attached again.
     pub fn send_zero_copy(
         &mut self,
         connection: ConnectionId,
         buffer: SendBuffer,
     ) -> Result<(), Error> {
+        self.check_own(&buffer)?;
         self.wait_for(None, Awaited::Room, |channel| channel.room_for_buffer(connection))?;
         self.put_buffer(connection, buffer);
         Ok(())
@@ -95,8 +109,10 @@ impl Channel {
         connection: ConnectionId,
         buffer: SendBuffer,
     ) -> Result<(), (SendBuffer, Error)> {
-        let room = self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
-            channel.room_for_buffer(connection)
+        let room = self.check_own(&buffer).and_then(|()| {
+            self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
+                channel.room_for_buffer(connection)
+            })
         });
         match room {
             Ok(()) => {
@@ -266,7 +282,9 @@ impl Channel {
         let done = attempt(self);
         if done.is_none() {
             self.wants_room = true;
-            self.ring_room_wanted = if has_room { 0 } else { commands };
+            if !has_room {
+                self.ring_room_wanted = commands;
+            }
         }
         Ok(done)
     }
@@ -325,7 +343,7 @@ impl Channel {
     #[cold]
     fn untold_end(&self, connection: ConnectionId) -> Option<Code> {
         self.inbox.iter().find_map(|arrival| match arrival {
-            Arrival::Closed { connection: ended, code } if *ended == connection => Some(*code),
+            Arrival::Closed { connection: ended, code, .. } if *ended == connection => Some(*code),
             _ => None,
         })
     }
@@ -346,4 +364,11 @@ impl Channel {
     fn length_max(&self) -> u32 {
         MESSAGE_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes)
     }
+}
+
+#[cold]
+fn not_own() -> Error {
+    let message = "the buffer is of another channel, or of before this one was attached again; get \
+                   one by `send_buffer`";
+    Error::argument(message.to_owned())
 }

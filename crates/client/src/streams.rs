@@ -36,7 +36,7 @@ impl Channel {
         connection: ConnectionId,
         timeout: Option<Duration>,
     ) -> Result<ConnectionId, Error> {
-        check_may_wait(timeout, ("start_open_stream", "next_event"))?;
+        check_may_wait(timeout, Some(("start_open_stream", "next_event")))?;
         let begun = Instant::now();
         let token = self.start_open_stream(connection)?;
         let peer = self.peer_of(connection)?;

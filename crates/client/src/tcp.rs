@@ -118,7 +118,8 @@ pub enum TcpOption {
     UserTimeout(Option<u32>),
     /// Sending waits while so many bytes are not acknowledged (`SO_SNDBUF`): a quarter of the
     /// channel's transmit pool unless another number is set, so that a peer that does not read
-    /// cannot keep all of it.
+    /// cannot keep all of it. A buffer that was filled in place counts whole, however much of it is
+    /// sent.
     SendBuffer(u32),
     /// What its packets say of their kind (`IP_TOS`, `IPV6_TCLASS`): the upper six bits are a DSCP
     /// (RFC 2474), the lower two are of ECN and stay as they are. 0 unless another is set.
@@ -189,10 +190,12 @@ struct Connection {
     /// What the peer sends takes a detour by another engine.
     is_detour: bool,
     /// Sends that are not finished, oldest first, and how many are, as the daemon counts.
-    outstanding: VecDeque<Extent>,
+    outstanding: VecDeque<Sent>,
     sent: u32,
-    /// Their bytes, and how many there may be before sending waits.
+    /// Their bytes.
     unacknowledged: u64,
+    /// The memory that they have, and how much that may be before sending waits.
+    occupied: u64,
     send_buffer: u64,
     /// What has come, and how much of the first of it has been read.
     received: VecDeque<Granted>,
@@ -213,6 +216,14 @@ struct Connection {
     is_told_again: bool,
 }
 
+/// A send that is not finished.
+#[derive(Debug)]
+struct Sent {
+    extent: Extent,
+    /// So many of its bytes were sent, from its start.
+    bytes: u32,
+}
+
 /// What a channel has of TCP.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
@@ -226,6 +237,8 @@ pub(crate) struct Sockets {
     attempts: HashMap<Token, Attempt>,
     /// Those of which something has come that nobody was told.
     decided: VecDeque<Token>,
+    /// Connections that nobody wants, or not any more, and of which the daemon does not know that.
+    unwanted: Vec<Unwanted>,
     /// Ports that the daemon has taken away, which nobody was told.
     lost_ports: VecDeque<(TcpPortId, Code)>,
     /// Those that something has happened to.
@@ -257,6 +270,14 @@ struct Attempt {
     is_abandoned: bool,
 }
 
+/// A connection that is to be given up.
+#[derive(Debug)]
+struct Unwanted {
+    id: TcpId,
+    /// What it came of, if the app has opened it: it has the port until it is given up.
+    attempt: Option<Attempt>,
+}
+
 impl Connection {
     fn new(local: SocketAddr, peer: SocketAddr, port: TcpPortId, send_buffer: u64) -> Self {
         Self {
@@ -268,6 +289,7 @@ impl Connection {
             outstanding: VecDeque::new(),
             sent: 0,
             unacknowledged: 0,
+            occupied: 0,
             send_buffer,
             received: VecDeque::new(),
             read_bytes: 0,
@@ -295,10 +317,11 @@ impl Connection {
     fn finish_sends(&mut self, sent: u32, mut free: impl FnMut(Extent)) -> u32 {
         let mut finished = 0;
         while self.sent != sent
-            && let Some(extent) = self.outstanding.pop_front()
+            && let Some(Sent { extent, bytes }) = self.outstanding.pop_front()
         {
             self.sent = self.sent.wrapping_add(1);
-            self.unacknowledged -= u64::from(extent.length());
+            self.unacknowledged -= u64::from(bytes);
+            self.occupied -= u64::from(extent.length());
             free(extent);
             finished += 1;
         }
@@ -330,7 +353,7 @@ impl Connection {
 
     /// It has not sent more than it may.
     fn takes_bytes(&self) -> bool {
-        self.unacknowledged < self.send_buffer
+        self.occupied < self.send_buffer
             && self.outstanding.len() < (OUTSTANDING_SENDS_MAX / SEND_PARTS) as usize
     }
 }
@@ -374,6 +397,12 @@ impl Sockets {
         if changed.len() > 2 * connections.len() + CHANGED_SPARE {
             changed.retain(|id| connections.contains_key(&id.0));
         }
+    }
+
+    /// Connections are to be given up, as soon as the ring has room.
+    #[inline]
+    pub(crate) fn has_unwanted(&self) -> bool {
+        !self.unwanted.is_empty()
     }
 
     /// There is nothing to be told.
@@ -568,12 +597,12 @@ impl Channel {
         connection.end = Some(code);
         let port = connection.port;
         let outstanding = std::mem::take(&mut connection.outstanding);
-        connection.unacknowledged = 0;
+        (connection.unacknowledged, connection.occupied) = (0, 0);
         if connection.is_closing {
             self.tcp.remove(id);
         }
         let sends = outstanding.len() as u32;
-        outstanding.into_iter().for_each(|extent| self.end.free(extent));
+        outstanding.into_iter().for_each(|sent| self.end.free(sent.extent));
         self.sends_are_over(sends);
         self.tcp.note_change(id);
         self.tcp_give_back(port);

@@ -49,8 +49,8 @@ pub struct VifOptions {
     pub transmit: Option<Vec<String>>,
     /// What it gets a copy of, while its owner gets it too.
     pub copies: Vec<String>,
-    /// Above 0, it comes before messages and before interfaces of lower priority, as far as the
-    /// daemon's policy allows.
+    /// Above 0, it comes before interfaces of lower priority, as far as the daemon's policy allows.
+    /// What the host's own services receive (messages, ARP, ...) is theirs before all.
     pub priority: u16,
     /// An Ethernet address of its own; by default the NIC's.
     pub mac: Option<MacChoice>,

@@ -17,6 +17,9 @@ const PATIENCE: Duration = Duration::from_micros(20);
 const LOOKS_PER_CLOCK: u32 = 32;
 /// How often a call that does not sleep asks whether the daemon lives.
 const LIFE_CHECK: Duration = Duration::from_millis(10);
+/// How often a call looks for what other threads have given back while an embedded engine sleeps
+/// for it, by which nobody can wake it.
+const RETURNS_LOOK: Duration = Duration::from_millis(1);
 /// Calls that found nothing, between two of those that also look at the clock.
 const CALLS_PER_CLOCK: u32 = 1024;
 
@@ -50,9 +53,10 @@ pub(crate) struct Habits {
 }
 
 impl Habits {
-    pub(crate) fn new() -> Self {
-        let (share, crowding, linger) = (CoreShare::new(), Crowding::new(), Linger::awake());
-        Self { epoch: Instant::now(), share, crowding, linger }
+    /// `wake_up_ns`: what it takes until a thread runs that slept.
+    pub(crate) fn new(wake_up_ns: u64) -> Self {
+        let (share, crowding) = (CoreShare::new(), Crowding::new());
+        Self { epoch: Instant::now(), share, crowding, linger: Linger::awake(wake_up_ns) }
     }
 
     /// Others had the core from `before` until `after`.
@@ -95,20 +99,23 @@ struct Wait {
 }
 
 /// An error if a call is not to wait, and what it is for takes a while in any case: it would be
-/// given up as soon as it is begun, each time. `instead` is what begins it and what tells the end.
+/// given up as soon as it is begun, each time. `instead` is what begins it and what tells the end,
+/// where there is such.
 #[inline]
 pub(crate) fn check_may_wait(
     timeout: Option<Duration>,
-    instead: (&str, &str),
+    instead: Option<(&str, &str)>,
 ) -> Result<(), Error> {
     if timeout == Some(Duration::ZERO) { Err(takes_a_while(instead)) } else { Ok(()) }
 }
 
 #[cold]
-fn takes_a_while((begins, tells): (&str, &str)) -> Error {
+fn takes_a_while(instead: Option<(&str, &str)>) -> Error {
+    let instead = instead
+        .map(|(begins, tells)| format!(", or begin by {begins} and hear of the end by {tells}"));
     let message = format!(
-        "this takes a while, and nothing was begun since the call is not to wait; give it time, or \
-         begin by {begins} and hear of the end by {tells}"
+        "this takes a while, and nothing was begun since the call is not to wait; give it time{}",
+        instead.unwrap_or_default()
     );
     Error::Declined { code: Code::WouldBlock, message }
 }
@@ -181,7 +188,7 @@ impl Channel {
         self.end.flush();
         self.life_check.calls += 1;
         if self.life_check.calls.is_multiple_of(CALLS_PER_CLOCK) {
-            self.end.flush_releases();
+            self.take_returns();
             self.check_life(Instant::now())?;
         }
         Ok(())
@@ -205,7 +212,8 @@ impl Channel {
         let now = Instant::now();
         let waited = now.saturating_duration_since(wait.begun);
         if waited > PATIENCE {
-            self.end.flush_releases();
+            self.take_returns();
+            self.submit_bursts();
         }
         self.check_time(wait, now)?;
         self.check_life(now)?;
@@ -254,29 +262,45 @@ impl Channel {
         }
     }
 
-    /// Sleeps until the daemon rings, or ends, or time is up; or until an embedded engine has
-    /// something to do.
+    /// Sleeps until the daemon rings, or ends, or another thread gives something back, or time is
+    /// up; or until an embedded engine has something to do.
     fn sleep(&mut self, wait: &mut Wait) -> Result<(), Error> {
         // `Adaptive` looks at the ring once after each wake-up and sleeps again.
         wait.looks = LOOKS_PER_CLOCK - 1;
         let now = Instant::now();
         self.check_time(wait, now)?;
-        if let Host::Embedded(engine) = &mut self.host {
-            self.end.flush_releases();
-            engine.sleep(wait.deadline.map(|deadline| deadline.saturating_duration_since(now)));
+        // What the ring had no room for when the call began to wait.
+        let has_sent = self.leaves_no_burst();
+        if self.host.is_embedded() {
+            self.sleep_embedded(wait, now);
             return Ok(());
         }
-        if self.ring_room_wanted > 0 {
+        if self.ring_room_wanted > 0 || self.has_unwanted() || !has_sent {
             // Nobody rings for room. If there is some by now, who waits for it looks before it
             // sleeps.
             self.look_for_ring_room();
+            self.close_unwanted();
             std::thread::yield_now();
-            return Ok(());
+            return self.check_life(now);
         }
-        let result = if self.end.arm() { self.sleep_armed(wait, now) } else { Ok(false) };
+        let has_more_room = self.expect_returns();
+        let sleeps = !has_more_room && self.end.arm();
+        let result = if sleeps { self.sleep_armed(wait, now) } else { Ok(false) };
         self.end.disarm();
         wait.looked_at = Instant::now();
         if result? { self.look_at_session() } else { Ok(()) }
+    }
+
+    fn sleep_embedded(&mut self, wait: &Wait, now: Instant) {
+        // Before the look at what has come back: the last may come back just then.
+        let look = self.end.has_lent().then_some(RETURNS_LOOK);
+        if self.take_returns() {
+            return;
+        }
+        let left = wait.deadline.map(|deadline| deadline.saturating_duration_since(now));
+        if let Host::Embedded(engine) = &mut self.host {
+            engine.sleep(left.into_iter().chain(look).min());
+        }
     }
 
     /// True if the control connection has something to say.
@@ -285,9 +309,11 @@ impl Channel {
             wait.deadline.map(|deadline| timespec(deadline.saturating_duration_since(now)));
         let doorbell = self.end.doorbell();
         let control = self.host.descriptor().unwrap_or(doorbell);
-        let mut waiting =
-            [PollFd::new(&doorbell, PollFlags::IN), PollFd::new(&control, PollFlags::IN)];
-        match poll(&mut waiting, timeout.as_ref()) {
+        let mut waiting = [doorbell, control, self.end.owner_bell()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        // The last only if it may be rung.
+        let count = 2 + usize::from(self.end.hears_of_returns());
+        match poll(&mut waiting[..count], timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waiting[1].revents().is_empty()),
             Err(errno) => Err(errno.into()),
         }
@@ -304,13 +330,13 @@ impl Channel {
     }
 
     /// Asks whether the daemon lives, if it is time to.
-    pub(crate) fn check_life(&mut self, now: Instant) -> Result<(), Error> {
+    fn check_life(&mut self, now: Instant) -> Result<(), Error> {
         if self.life_check.is_due(now) { self.look_at_session() } else { Ok(()) }
     }
 
     /// Takes note of the daemon's end. What it had put into the ring before is still received:
     /// only an empty ring makes it an error (`Channel::next_arrival`).
-    fn look_at_session(&mut self) -> Result<(), Error> {
+    pub(crate) fn look_at_session(&mut self) -> Result<(), Error> {
         if self.gone.is_none()
             && let Err(error) = self.host.check()
         {

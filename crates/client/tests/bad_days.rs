@@ -4,7 +4,12 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use clearway_client::{Calls, Channel, Code, ConnectionId, Error, Event, Options, Waiting};
+use clearway_channel::{Command, Completion};
+use clearway_client::{
+    Calls, Channel, Code, ConnectionId, Description, Error, Event, Group, GroupName,
+    OperationStatus, Options, RegionId, Waiting,
+};
+use common::engine::Engine;
 use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, RESET, address, eventually};
 
 const WAYS: [Waiting; 4] = [Waiting::Spin, Waiting::Yield, Waiting::Block, Waiting::Adaptive];
@@ -47,6 +52,7 @@ fn nobody_is_asked_for_port_0() {
 fn what_takes_a_while_is_not_begun_without_time() {
     let daemon = Daemon::start();
     let (mut channel, connection) = daemon.echo();
+    let nobody = Group { name: GroupName::new(b"nobody").unwrap(), members: Vec::new() };
     let before = daemon.counters().commands;
     let errors = [
         (channel.connect(address(ECHO), NOW).unwrap_err(), "start_connect"),
@@ -56,12 +62,55 @@ fn what_takes_a_while_is_not_begun_without_time() {
             Calls::new().call(&mut channel, connection, 1, b"", NOW).unwrap_err(),
             "start (clearway_start_call)",
         ),
+        (channel.share(0..0, &Description::default(), NOW).unwrap_err(), "give it time"),
+        (channel.unshare(RegionId::from_u64(1), NOW).unwrap_err(), "give it time"),
+        (channel.set_group(&nobody, NOW).unwrap_err(), "give it time"),
     ];
     for (error, remedy) in errors {
         assert_eq!(error.code(), Code::WouldBlock);
         assert!(error.to_string().contains(remedy), "{error}");
     }
     assert_eq!(daemon.counters().commands, before);
+}
+
+/// Nobody knows its number, and nobody else would ever take it back.
+#[test]
+fn what_is_shared_too_late_is_shared_no_longer() {
+    let (mut channel, engine) = Engine::start();
+    let short = Some(Duration::from_millis(5));
+    let error = channel.share(0..0, &Description::default(), short).unwrap_err();
+    assert_eq!(error.code(), Code::TimedOut, "{error}");
+    let asked = engine.commands();
+    let [Command::ShareMemory { token, .. }] = asked[..] else { panic!("{asked:?}") };
+    let status = OperationStatus::Done as u8;
+    engine.tell(&Completion::Shared { status, token, region: 77 });
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+    let asked = engine.commands();
+    let [Command::Unshare { token, region: 77 }] = asked[..] else { panic!("{asked:?}") };
+    engine.tell(&Completion::Unshared { status, token });
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+    assert_eq!((engine.commands(), channel.operations_outstanding()), (vec![], 0));
+}
+
+/// It stays behind what has happened before it.
+#[test]
+fn a_message_that_does_not_fit_keeps_its_place() {
+    let daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    for tag in 0..2 {
+        channel.unpost(echo, tag).unwrap();
+        daemon.takes_all();
+        daemon.order(Order::Deliver { connection: echo.as_u64(), bytes: b"hello".to_vec() });
+        let error = match tag {
+            0 => channel.recv_from(echo, &mut [0; 2], PATIENCE).unwrap_err(),
+            _ => channel.recv(&mut [0; 2], PATIENCE).unwrap_err(),
+        };
+        assert!(matches!(error, Error::BufferTooSmall { length: 5, room: 2 }), "{error}");
+        let Event::PostEnded(end) = channel.next_event(PATIENCE).unwrap() else { panic!() };
+        assert_eq!(end.tag, tag);
+        let Event::Message(message) = channel.next_event(PATIENCE).unwrap() else { panic!() };
+        assert_eq!(*message, b"hello"[..]);
+    }
 }
 
 #[test]
@@ -84,6 +133,100 @@ fn a_connection_that_comes_too_late_is_closed_and_never_seen() {
         assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
         daemon.counters().commands == 2
     });
+}
+
+/// The daemon takes nothing, the ring is full, and a connection comes too late.
+fn too_late_for_a_full_ring(daemon: &Daemon, waiting: Waiting) -> Channel {
+    let mut channel = Channel::attach(&daemon.options(waiting)).unwrap();
+    let echo = channel.connect(address(ECHO), PATIENCE).unwrap();
+    channel.connect(address(LATE), Some(Duration::from_millis(10))).unwrap_err();
+    channel.send(echo, b"x").unwrap();
+    channel.recv(&mut [0; 1], PATIENCE).unwrap();
+    channel.flush();
+    daemon.takes_all();
+    daemon.order(Order::Pause);
+    daemon.counters();
+    for _ in 0..channel.sizes().submission_entries {
+        channel.set_silence(echo, Duration::from_secs(3)).unwrap();
+    }
+    daemon.order(Order::AnswerLate);
+    daemon.counters();
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+    channel
+}
+
+/// The daemon does not ring when it has taken something out of the ring.
+#[test]
+fn nobody_sleeps_while_the_ring_has_no_room_to_close_a_connection() {
+    let daemon = Daemon::start();
+    let mut channel = too_late_for_a_full_ring(&daemon, Waiting::Adaptive);
+    assert!(!channel.arm());
+    channel.disarm();
+    daemon.order(Order::Resume);
+    eventually(|| {
+        assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+        let is_armed = channel.arm();
+        channel.disarm();
+        is_armed
+    });
+}
+
+#[test]
+fn a_killed_daemon_is_noticed_while_the_ring_has_no_room() {
+    for waiting in WAYS {
+        let daemon = Daemon::start();
+        let mut channel = too_late_for_a_full_ring(&daemon, waiting);
+        daemon.order(Order::Die);
+        let error = channel.recv(&mut [0; 1], PATIENCE).unwrap_err();
+        assert_eq!(error.code(), Code::DaemonGone, "{waiting:?}: {error}");
+    }
+}
+
+/// However short a time ago it was there.
+#[test]
+fn a_killed_daemon_is_noticed_by_the_event_loop_that_its_end_wakes() {
+    let mut daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    assert!(channel.arm());
+    daemon.order(Order::Die);
+    daemon.join();
+    channel.disarm();
+    let error = channel.next_event(NOW).unwrap_err();
+    assert_eq!(error.code(), Code::DaemonGone, "{error}");
+}
+
+/// A port has to be asked for before there is anything to wait for.
+#[test]
+fn who_connects_by_tcp_waits_for_a_daemon_that_stands_still_no_longer_than_for_the_peer() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    daemon.order(Order::Ignore);
+    daemon.counters();
+    let begun = Instant::now();
+    let error = channel.tcp_connect(None, address(80), Some(Duration::from_millis(20)));
+    assert_eq!(error.unwrap_err().code(), Code::TimedOut);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// A call that does not wait may be the one that learns that nothing is left at a port.
+#[test]
+fn a_port_is_given_back_without_waiting_for_the_daemon() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let port = channel.tcp_bind(8080).unwrap().id;
+    channel.tcp_listen(port, 1).unwrap();
+    let token = channel.tcp_start_connect(Some(port), address(80)).unwrap();
+    channel.tcp_unlisten(port).unwrap();
+    daemon.takes_all();
+    daemon.order(Order::Ignore);
+    daemon.order(Order::FailTcp);
+    daemon.counters();
+    let begun = Instant::now();
+    let event = channel.next_event(NOW).unwrap();
+    assert!(matches!(event, Event::TcpConnectFailed { token: of, .. } if of == token), "{event:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let error = channel.tcp_listen(port, 1).and_then(|()| channel.tcp_accept(port, NOW));
+    assert_eq!(error.unwrap_err().code(), Code::Closed, "it is the daemon's again");
 }
 
 /// Who only sends is told by that why nothing goes any more.

@@ -53,6 +53,25 @@ fn echoes_in_place() {
     eventually(|| daemon.counters().receive_pool_used_bytes == 0);
 }
 
+/// Its bytes are not in the memory that the daemon has of this channel.
+#[test]
+fn a_buffer_of_another_channel_is_not_sent() {
+    let daemons = [Daemon::start(), Daemon::start()];
+    let (mut channel, connection) = daemons[0].echo();
+    let mut other = daemons[1].attach();
+    let invalid = |error: Error| {
+        let is_invalid = matches!(error, Error::Declined { code: Code::Invalid, .. });
+        assert!(is_invalid && error.to_string().contains("another channel"), "{error}");
+    };
+    let buffer = |other: &mut Channel| other.send_buffer(10, NOW).unwrap();
+    invalid(channel.send_zero_copy(connection, buffer(&mut other)).unwrap_err());
+    let within = Duration::from_secs(1);
+    invalid(channel.send_zero_copy_within(connection, buffer(&mut other), within).unwrap_err());
+    let (back, error) = channel.try_send_zero_copy(connection, buffer(&mut other)).unwrap_err();
+    invalid(error);
+    assert_eq!(back.len(), 10);
+}
+
 #[test]
 fn many_messages_at_a_time_arrive_in_order() {
     let daemon = Daemon::start();
@@ -271,6 +290,27 @@ fn a_ring_without_room_for_a_vector_tells_when_there_is() {
     channel.disarm();
     daemon.order(Order::Resume);
     assert!(matches!(channel.next_event(PATIENCE).unwrap(), Event::Writable));
+}
+
+/// The one that wanted room in the ring can go on, whatever the other lacks.
+#[test]
+fn room_in_the_ring_is_told_of_though_another_send_lacks_memory() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    let _half = channel.send_buffer(1 << 17, PATIENCE).unwrap();
+    daemon.takes_all();
+    daemon.order(Order::Pause);
+    daemon.counters();
+    for _ in 0..channel.sizes().submission_entries {
+        channel.set_silence(connection, Duration::from_secs(3)).unwrap();
+    }
+    assert!(matches!(channel.try_send(connection, b"x"), Err(Error::WouldBlock)));
+    daemon.order(Order::Resume);
+    daemon.takes_all();
+    let large = vec![0; (1 << 17) + 1];
+    assert!(matches!(channel.try_send(connection, &large), Err(Error::WouldBlock)));
+    assert!(matches!(channel.next_event(NOW), Ok(Event::Writable)));
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)), "once");
 }
 
 #[test]

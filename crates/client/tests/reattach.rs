@@ -3,10 +3,13 @@
 mod common;
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use clearway_client::{Awaited, Code, Ended, Error, Event, Unposted};
-use common::{Daemon, ECHO, NOW, Order, PATIENCE, address, eventually};
+use clearway_client::{
+    Awaited, CallEvent, Calls, Channel, Code, Ended, Error, Event, Outcome, Reattached, Unposted,
+};
+use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, address, eventually};
 use rustix::fs::MemfdFlags;
 
 #[test]
@@ -131,6 +134,115 @@ fn posted_buffers_have_their_ends_when_the_daemon_is_gone() {
     assert!(matches!(channel.next_posted(NOW), Err(Error::WouldBlock)));
 }
 
+/// It stands in the ring, and nobody has looked: a message is lost, and a connection that had ended
+/// is not opened again.
+#[test]
+fn what_came_before_the_end_counts_though_nobody_has_looked() {
+    let mut daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    let ended = channel.connect(address(ECHO), PATIENCE).unwrap();
+    daemon.order(Order::Deliver { connection: echo.as_u64(), bytes: b"unread".to_vec() });
+    daemon.order(Order::Close { connection: ended.as_u64(), code: Code::Reset });
+    daemon.counters();
+    daemon.order(Order::Die);
+    daemon.join();
+    let waiting = std::thread::spawn(move || channel.reattach(PATIENCE).unwrap());
+    daemon.restart();
+    let told = waiting.join().unwrap();
+    assert_eq!(told.messages_unread, 1, "{told:?}");
+    let [own, closed] = &told.connections[..] else { panic!("{told:?}") };
+    assert!(own.was == echo && own.now.is_ok(), "{own:?}");
+    assert_eq!((closed.was, closed.peer), (ended, address(ECHO)));
+    assert_eq!(closed.now.as_ref().unwrap_err().code(), Code::Reset);
+}
+
+/// One has succeeded, one has failed, and one is open: the app was told of none. It knows no
+/// connection of them.
+#[test]
+fn attempts_without_an_outcome_have_failed() {
+    let mut daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    let [open, succeeded, refused] =
+        [LATE, ECHO, REFUSED].map(|port| channel.start_connect(address(port)).unwrap());
+    daemon.takes_all();
+    daemon.order(Order::Die);
+    daemon.join();
+    let waiting = std::thread::spawn(move || (channel.reattach(PATIENCE).unwrap(), channel));
+    daemon.restart();
+    let (told, mut channel) = waiting.join().unwrap();
+    let [own] = &told.connections[..] else { panic!("{told:?}") };
+    assert!(own.was == echo && own.now.is_ok(), "{own:?}");
+    let failed = [(); 3].map(|()| match channel.next_event(NOW).unwrap() {
+        Event::ConnectFailed { token, code } => (token, code),
+        other => panic!("{other:?}"),
+    });
+    let gone = Code::DaemonGone;
+    assert_eq!(failed, [(succeeded, gone), (refused, Code::Refused), (open, gone)]);
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+}
+
+/// Channel and calls at the next daemon, after this one has died.
+fn reattached(
+    daemon: &mut Daemon,
+    mut channel: Channel,
+    mut calls: Calls,
+) -> (Reattached, Channel, Calls) {
+    daemon.order(Order::Die);
+    daemon.join();
+    while channel.next_event(PATIENCE).is_ok() {}
+    let waiting = std::thread::spawn(move || {
+        let told = calls.reattach(&mut channel, PATIENCE).unwrap();
+        (told, channel, calls)
+    });
+    daemon.restart();
+    waiting.join().unwrap()
+}
+
+/// The same of one that succeeds while a call waits, which keeps that for later.
+#[test]
+fn an_attempt_whose_success_a_call_has_kept_has_failed() {
+    let mut daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    let mut calls = Calls::new();
+    let attempt = channel.start_connect(address(ECHO)).unwrap();
+    daemon.takes_all();
+    let short = Some(Duration::from_millis(20));
+    let error = calls.call(&mut channel, echo, 1, b"what?", short).unwrap_err();
+    assert_eq!(error.code(), Code::TimedOut);
+    let (told, mut channel, mut calls) = reattached(&mut daemon, channel, calls);
+    let [own] = &told.connections[..] else { panic!("{told:?}") };
+    assert!(own.was == echo && own.now.is_ok(), "{own:?}");
+    let event = calls.next(&mut channel, NOW).unwrap();
+    let CallEvent::Channel(Event::ConnectFailed { token, code: Code::DaemonGone }) = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(token, attempt);
+    assert!(matches!(calls.next(&mut channel, NOW), Err(Error::WouldBlock)));
+}
+
+/// What a call has kept for later names connections of before, which may be others now.
+#[test]
+fn calls_that_begin_anew_tell_nothing_of_before_but_their_ends() {
+    let mut daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    let listener = channel.listen(4000).unwrap().id.as_u32();
+    let mut calls = Calls::new();
+    let lost = calls.start(&mut channel, echo, 1, b"who?", None).unwrap();
+    daemon.order(Order::Accept { listener, connection: 1 });
+    daemon.takes_all();
+    // Both it and the connection that comes are kept while this waits in vain.
+    let short = Some(Duration::from_millis(20));
+    let error = calls.call(&mut channel, echo, 1, b"what?", short).unwrap_err();
+    assert_eq!(error.code(), Code::TimedOut);
+    let (_, mut channel, mut calls) = reattached(&mut daemon, channel, calls);
+    let event = calls.next(&mut channel, NOW).unwrap();
+    let CallEvent::Ended { call, outcome: Outcome::Lost(Code::DaemonGone) } = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(call, lost);
+    assert!(matches!(calls.next(&mut channel, NOW), Err(Error::WouldBlock)));
+}
+
 /// A daemon that refuses is not waited for.
 #[test]
 fn who_is_refused_is_told_at_once() {
@@ -143,4 +255,44 @@ fn who_is_refused_is_told_at_once() {
     let error = channel.reattach(PATIENCE).unwrap_err();
     assert_eq!(error.code(), Code::Denied, "{error}");
     thread.join().unwrap();
+}
+
+/// For longer than a daemon that is there has in any case, and far shorter than for an answer.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// Neither one that does not answer nor one that takes nobody.
+#[test]
+fn a_daemon_that_stands_still_is_waited_for_as_long_as_was_said() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    daemon.order(Order::Die);
+    channel.next_event(PATIENCE).unwrap_err();
+    let mut waits_at = |path: &Path| {
+        std::fs::rename(path, &daemon.path).unwrap();
+        let begun = Instant::now();
+        let error = channel.reattach(Some(SHORT)).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { awaited: Awaited::Daemon, .. }), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    };
+    let (path, thread) = common::mute();
+    waits_at(&path);
+    thread.join().unwrap();
+    let (path, _held) = common::unreachable();
+    waits_at(&path);
+}
+
+/// The daemon may be one that was stopped, and comes back to life; or, as here, another one takes
+/// its place. That takes as long as an answer may.
+#[test]
+fn who_waits_for_ever_outlives_a_daemon_that_stands_still() {
+    let mut daemon = Daemon::start();
+    let (mut channel, _) = daemon.echo();
+    daemon.order(Order::Die);
+    channel.next_event(PATIENCE).unwrap_err();
+    let (path, thread) = common::mute();
+    std::fs::rename(&path, &daemon.path).unwrap();
+    let waiting = std::thread::spawn(move || channel.reattach(None).map(|_| ()));
+    thread.join().unwrap();
+    daemon.restart();
+    waiting.join().unwrap().unwrap();
 }

@@ -9,7 +9,7 @@ use clearway_client::{
     FramesSent, MacChoice, Point, Vif, VifId, VifOptions, Waiting,
 };
 use common::vifs::{FORBIDDEN, MAC, REASON, SECRET, SEEN};
-use common::{Daemon, NOW, Order, PATIENCE, eventually};
+use common::{Daemon, ECHO, NOW, Order, PATIENCE, address, eventually};
 
 const SHORT: Option<Duration> = Some(Duration::from_millis(5));
 
@@ -233,6 +233,34 @@ fn a_full_ring_keeps_the_frames_for_later() {
     channel.flush_frames(vif, PATIENCE).unwrap();
     let frames = channel.recv_frames(PATIENCE).unwrap();
     assert_eq!((frames.len(), frames.iter().last().unwrap().bytes), (32, &*frame(60, 31)));
+}
+
+/// They may be what the app waits for an answer to.
+#[test]
+fn frames_that_a_full_ring_has_kept_leave_while_a_call_waits() {
+    for waiting in [Waiting::Spin, Waiting::Yield, Waiting::Block, Waiting::Adaptive] {
+        let daemon = Daemon::start();
+        let mut channel = Channel::attach(&daemon.options(waiting)).unwrap();
+        let connection = channel.connect(address(ECHO), PATIENCE).unwrap();
+        let vif = channel.open_vif(&VifOptions::receiving("arp")).unwrap().id;
+        daemon.takes_all();
+        daemon.order(Order::Pause);
+        daemon.counters();
+        for _ in 0..channel.sizes().submission_entries {
+            channel.set_silence(connection, Duration::from_secs(3)).unwrap();
+        }
+        channel.send_frame(vif, &frame(60, 1)).unwrap();
+        assert!(!channel.arm(), "a frame has to leave");
+        channel.disarm();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                daemon.order(Order::Resume);
+            });
+            let frames = channel.recv_frames(PATIENCE).unwrap();
+            assert_eq!(bytes_of(&frames), [frame(60, 1)], "{waiting:?}");
+        });
+    }
 }
 
 #[test]

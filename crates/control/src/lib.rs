@@ -28,5 +28,5 @@ pub use engines::{Channel, ChannelPlace, Engine};
 pub use listeners::{ListenerName, Listeners, Opened};
 pub use plane::{Nic, NicFacts, Plane, Settings, Step};
 pub use session::{Attached, Session};
-pub use steered::Steered;
+pub use steered::{Lost, Steered};
 pub use vifs::{PortPart, VifError, VifOwner, VifStep, Vifs};

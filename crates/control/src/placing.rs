@@ -16,11 +16,13 @@ impl Plane {
             self.accounts.may_have_engine(peer)?;
         }
         let wanted = attach.engine.as_deref();
-        let candidates = self.candidates(wanted)?;
+        let mut candidates = self.candidates(wanted)?;
+        candidates.retain(|index| !self.engines[*index].has_ended);
+        if candidates.is_empty() {
+            return Err(none_runs(wanted));
+        }
         let is_free = |engine: &Engine| {
-            let is_taken =
-                if attach.exclusive { engine.channel_count() > 0 } else { engine.is_exclusive() };
-            !engine.has_ended && !is_taken
+            if attach.exclusive { engine.channel_count() == 0 } else { !engine.is_exclusive() }
         };
         let free = candidates.iter().copied().filter(|index| is_free(&self.engines[*index]));
         free.min_by_key(|index| self.engines[*index].channel_count())
@@ -56,8 +58,18 @@ impl Plane {
     }
 }
 
+/// The engines that are meant have ended, or there is no NIC.
+fn none_runs(wanted: Option<&str>) -> Refusal {
+    let text = format!(
+        "no {} runs; `clearway status` shows those that do, and the daemon's log says why others \
+         do not. Name one of those, or restart the daemon",
+        named(wanted, "engine of the first NIC")
+    );
+    refusal(Code::Limit, text)
+}
+
 fn none_is_free(wanted: Option<&str>, exclusive: bool) -> Refusal {
-    let which = wanted.map_or_else(|| "engine".to_owned(), |wanted| format!("engine \"{wanted}\""));
+    let which = named(wanted, "engine");
     let text = if exclusive {
         format!(
             "no {which} is without other apps; `clearway status` shows who has which. Raise \
@@ -70,4 +82,8 @@ fn none_is_free(wanted: Option<&str>, exclusive: bool) -> Refusal {
         )
     };
     refusal(Code::Limit, text)
+}
+
+fn named(wanted: Option<&str>, otherwise: &str) -> String {
+    wanted.map_or_else(|| otherwise.to_owned(), |wanted| format!("engine \"{wanted}\""))
 }

@@ -51,6 +51,9 @@ pub struct Settings {
     pub udp_port: u16,
     /// For Ethernet addresses of interfaces.
     pub seed: u64,
+    /// What it takes on this machine until a thread runs that slept, in nanoseconds; 0 if nobody
+    /// knows. Apps are told of it.
+    pub wake_up_ns: u64,
 }
 
 /// The control plane.
@@ -65,6 +68,7 @@ pub struct Settings {
 pub struct Plane {
     pub(crate) accounts: Accounts,
     udp_port: u16,
+    wake_up_ns: u64,
     random: Random,
     pub(crate) nics: Vec<Nic>,
     pub(crate) engines: Vec<Engine>,
@@ -186,21 +190,27 @@ enum Pending {
     Vif(VifStep),
 }
 
+/// What of the limits of a policy is kept by the registries of NICs.
+fn limits_of(policy: &Policy) -> registry::Limits {
+    let mut limits = registry::Limits::default();
+    limits.user.clauses = policy.limits.patterns_per_user;
+    limits
+}
+
 impl Plane {
     /// No session yet, on these NICs.
     #[must_use]
     pub fn new(settings: Settings, facts: Vec<NicFacts>) -> Self {
-        let Settings { policy, own_user, udp_port, seed } = settings;
-        let mut limits = registry::Limits::default();
-        limits.user.clauses = policy.limits.patterns_per_user;
+        let Settings { policy, own_user, udp_port, seed, wake_up_ns } = settings;
         let (nics, engines) = nics::placed(&facts);
-        let mut vifs = Vifs::new(nics.iter().map(|nic| nic.engines.clone()), limits);
+        let mut vifs = Vifs::new(nics.iter().map(|nic| nic.engines.clone()), limits_of(&policy));
         for (nic, NicFacts { interface, .. }) in facts.iter().enumerate() {
             vifs.reserve(nic, interface, udp_port);
         }
         Self {
             accounts: Accounts::new(policy, own_user),
             udp_port,
+            wake_up_ns,
             random: Random::new(seed),
             listeners: Listeners::new(engines.len()),
             nics,
@@ -215,8 +225,15 @@ impl Plane {
         }
     }
 
+    /// What it takes until a thread runs that slept is known better: apps that attach from now on
+    /// are told.
+    pub fn set_wake_up_ns(&mut self, wake_up_ns: u64) {
+        self.wake_up_ns = wake_up_ns;
+    }
+
     /// Another policy holds from now on. Nobody loses what they have.
     pub fn set_policy(&mut self, policy: Policy) {
+        self.vifs.set_limits(limits_of(&policy));
         self.accounts.set_policy(policy);
     }
 

@@ -45,6 +45,19 @@ pub struct Steered {
     pub of_kernel: bool,
 }
 
+/// What a NIC that was opened again does not give any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// A port of the kernel's.
+    Port(HostPort),
+    /// An Ethernet address besides the NIC's own.
+    Mac(MacAddress),
+    /// Frames.
+    Pattern(SteerPattern),
+    /// Copies of frames.
+    Copies(SteerPattern),
+}
+
 /// What users' interfaces have been given on a NIC.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {

@@ -191,6 +191,12 @@ impl Vifs {
         }
     }
 
+    /// Other limits hold on each NIC from now on. Who has more keeps it.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.nics.iter_mut().for_each(|nic| nic.registered.set_limits(limits));
+    }
+
     /// A NIC has come to the host, which these engines serve.
     pub fn add_nic(&mut self, engines: Range<usize>) {
         self.nics.push(Nic::new(engines, self.limits));
@@ -439,6 +445,15 @@ impl Vifs {
             self.begin_closing(each, told.filter(|_| each == whole));
         }
         true
+    }
+
+    /// One is not any more what its app was granted: it is closed if it is open, and its app told
+    /// `told`; refused for this reason if it is being opened.
+    pub fn take_back(&mut self, number: u32, told: Code, why: Refusal) {
+        let is_closing = self.table.get(&number).is_some_and(Vif::is_closing);
+        if !is_closing && !self.close(number, Some(told)) {
+            self.refuse(number, VifError::Nic(why));
+        }
     }
 
     /// Has all engines of the NIC forget it. Others may have its patterns: each engine hears of

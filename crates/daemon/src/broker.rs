@@ -38,7 +38,9 @@ use crate::config::{Config, Driver, MemifRole, RecordedMachine};
 use crate::privileges::OwnUser;
 pub(crate) use connector::Connector;
 pub(crate) use groups::{Groups, GroupsOf, LOOKUPS_AT_ONCE};
-pub(crate) use serve::{connect_by, hold_signals, say_ready, serve};
+pub(crate) use serve::{
+    CONFIG_BYTES_MAX, connect_by, open_file, remedy, say_ready, serve, shortened,
+};
 
 /// How long it may take to get ready.
 const START_TIME: Duration = Duration::from_secs(10);
@@ -153,14 +155,16 @@ impl Broker {
         Ok(Self { connectors, groups, line, notifies: task.notifies })
     }
 
-    /// Tells the broker to do something. Never waits.
-    pub(crate) fn tell(&self, order: Order) {
+    /// Tells the broker to do something; false if it takes no orders. Never waits.
+    pub(crate) fn tell(&self, order: Order) -> bool {
         if !self.notifies && order.notice().is_some() {
-            return;
+            return true;
         }
-        if let Err(error) = packet::send(&self.line, &[order as u8], &[]) {
+        let told = packet::send(&self.line, &[order as u8], &[]);
+        if let Err(error) = &told {
             tracing::warn!(%error, ?order, "the broker takes no orders; restart the daemon");
         }
+        told.is_ok()
     }
 
     /// The configuration that the broker has read, if it is there yet.
@@ -175,6 +179,26 @@ impl Broker {
     /// Who connects for the NIC of this position.
     pub(crate) fn connector(&self, nic: usize) -> Option<Arc<dyn Connect>> {
         self.connectors.get(nic).cloned().flatten()
+    }
+}
+
+#[cfg(test)]
+impl Broker {
+    /// One that has gone already.
+    pub(crate) fn gone() -> std::io::Result<Self> {
+        Self::played().map(|(broker, _)| broker)
+    }
+
+    /// One that is played by whoever has the other ends: of its standard input, and for groups.
+    pub(crate) fn played() -> std::io::Result<(Self, [OwnedFd; 2])> {
+        let ((line, its_line), (groups, its_groups)) =
+            (pair(SocketFlags::empty())?, pair(SocketFlags::empty())?);
+        for ours in [&line, &groups] {
+            rustix::io::ioctl_fionbio(ours, true)?;
+        }
+        let groups = Groups::new(groups);
+        let broker = Self { connectors: Vec::new(), groups, line, notifies: false };
+        Ok((broker, [its_line, its_groups]))
     }
 }
 

@@ -8,6 +8,7 @@
 mod change;
 mod check;
 mod machine;
+mod notes;
 mod parse;
 mod parse_dpdk;
 mod parse_nic;
@@ -124,6 +125,17 @@ pub enum Driver {
     Tap(Tap),
 }
 
+impl Driver {
+    /// The name of the kernel's interface on whose link a NIC is, if there is one.
+    pub(crate) fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Interface(interface) => Some(&interface.name),
+            Self::Tap(tap) => Some(&tap.interface),
+            Self::Memif(_) | Self::Dpdk(_) | Self::Udp => None,
+        }
+    }
+}
+
 /// A tap device: an interface of the kernel's whose other end the NIC is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tap {
@@ -172,7 +184,8 @@ pub struct Interface {
     pub driver: InterfaceDriver,
     /// Which AF_XDP mode.
     pub mode: XdpMode,
-    /// Queues to use; all that the interface has if not given.
+    /// With AF_XDP, what the interface is set to while the daemon has it; all that it has if not
+    /// given. Of AF_PACKET the sockets; one for each engine if not given.
     pub queues: Option<usize>,
     /// Whether AF_PACKET sends packets of one flow as one frame; if not given, wherever whoever is
     /// at the other end can take them.
@@ -296,8 +309,8 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self, Problems> {
         let text = read_file(
             path,
-            "give the path of a configuration with --config; clearway.toml in the source tree is a \
-             commented example",
+            "give the path of a configuration with --config; clearway.toml in the source tree, or \
+             in share/clearway of a package, is a commented example",
         )?;
         parse(&text, &path.display().to_string(), &ThisMachine)
     }

@@ -35,6 +35,7 @@ mod signals;
 mod status;
 mod steps;
 mod stop;
+mod wake_ups;
 mod workers;
 
 use std::collections::HashMap;
@@ -70,6 +71,7 @@ pub(crate) use signals::Signals;
 pub use signals::hold_signals;
 use status::{Facts, Rounds};
 pub use stop::Stopper;
+use wake_ups::WakeUps;
 use workers::Workers;
 
 /// How long engines may take to say goodbye to their peers before the process ends without them.
@@ -116,6 +118,8 @@ pub struct ControlPlane {
     mailboxes: Vec<Mailbox>,
     /// What is in force.
     config: Config,
+    /// The daemon has started with a policy that let others in.
+    metrics_are_for_all: bool,
     admissions: Admissions,
     group_source: GroupSource,
     sessions: HashMap<u64, Session>,
@@ -137,6 +141,7 @@ pub struct ControlPlane {
     plugging: Plugging,
     /// What all engines of the host have in common.
     secret: [u8; 16],
+    wake_ups: Option<WakeUps>,
     /// Set when the host has been told to end.
     shutdown_deadline: Option<Instant>,
 }
@@ -165,6 +170,7 @@ impl ControlPlane {
             nics,
             mailboxes,
             config: config.clone(),
+            metrics_are_for_all: config.policy.lets_others_in(),
             admissions: Admissions::default(),
             group_source: GroupSource::ThisProcess,
             sessions: HashMap::new(),
@@ -181,6 +187,7 @@ impl ControlPlane {
             rounds: Rounds::default(),
             plugging: Plugging::new(config).map_err(failed)?,
             secret,
+            wake_ups: None,
             shutdown_deadline: None,
         };
         control.watch_all().map_err(errno)?;
@@ -255,6 +262,7 @@ impl ControlPlane {
         self.follow_networks();
         self.advance_nics();
         self.advance_watchdog();
+        self.advance_wake_ups();
         if self.accept_again.is_some_and(|again| again <= Instant::now()) {
             self.pause_accepting(false);
         }
@@ -269,6 +277,7 @@ impl ControlPlane {
             self.accept_again,
             self.networks_due(),
             self.watchdog_due(),
+            self.wake_ups_due(),
             self.checks_due(),
             self.nics_due(),
         ];
@@ -444,7 +453,7 @@ impl ControlPlane {
         tracing::info!(reason, "shutting down");
         self.order(Order::Stopping);
         self.shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIME);
-        self.listener = None;
+        (self.listener, self.accept_again) = (None, None);
         let crashed = self.stopper.crashed();
         for mailbox in &mut self.mailboxes {
             mailbox.post(clearway_engine::Request::Shutdown);

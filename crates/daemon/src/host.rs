@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use clearway_control::{NicFacts, Plane, Settings};
-use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, ip};
+use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, WakeUpTimer, ip};
 use clearway_nic::memif::Connect;
 use nix::net::if_::InterfaceFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,11 +41,16 @@ impl Host {
     /// Opens everything that the configuration names. Whoever runs the engines does so with the
     /// same `clock`; engines of several hosts may share a [`Group`] if their hosts share a clock.
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, Error> {
-        Self::open_with(config, clock, None)
+        Self::open_with(config, clock, WakeUpTimer::start().wake_up().ns(), None)
     }
 
     /// The same, for a process that will not be able to connect by itself.
-    fn open_with(config: &Config, clock: &Clock, broker: Option<&Broker>) -> Result<Self, Error> {
+    fn open_with(
+        config: &Config,
+        clock: &Clock,
+        wake_up_ns: u64,
+        broker: Option<&Broker>,
+    ) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, &config.policy)?;
         let (mut nics, mut facts, mut groups) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,19 +96,20 @@ impl Host {
             engines.push(engine);
         }
         let (seed, _) = random().map_err(no_random)?;
-        let plane = Plane::new(settings(config, seed), facts);
+        let plane = Plane::new(settings(config, seed, wake_up_ns), facts);
         let clock = clock.clone();
         let control = ControlPlane::new(config, listener, nics, plane, mailboxes, clock, secret)?;
         Ok(Self { control, engines })
     }
 }
 
-fn settings(config: &Config, seed: u64) -> Settings {
+fn settings(config: &Config, seed: u64, wake_up_ns: u64) -> Settings {
     Settings {
         policy: config.policy.clone(),
         own_user: rustix::process::geteuid().as_raw(),
         udp_port: config.udp_port,
         seed,
+        wake_up_ns,
     }
 }
 
@@ -135,16 +141,20 @@ pub(crate) fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
 /// be `clearwayd`: another of it is started as its broker.
 pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
     log::start(&config.log);
-    raise_open_files();
+    raise_limits();
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
     let clock = Clock::new();
+    let timer = WakeUpTimer::start();
+    let wake_up = timer.wake_up();
+    tracing::debug!("a thread that slept runs after {} ns", wake_up.ns());
     let user = own_user(config)?;
     let broker = Broker::start(config, path, user.as_ref())?;
     let opener = path.map(|path| Opener::start(config, path, user.as_ref())).transpose()?;
     if !await_interfaces(config, &signals, &broker)? {
         return Ok(());
     }
-    let mut host = Host::open_with(config, &clock, Some(&broker))?;
+    let mut host = Host::open_with(config, &clock, wake_up.ns(), Some(&broker))?;
+    host.control.time_wake_ups(timer);
     host.control.stop_on(signals)?;
     let (counts, newcomers) = channel();
     let metrics = Metrics::open(config, user.as_ref(), &mut host.engines, newcomers)?;
@@ -154,7 +164,10 @@ pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
     let metrics = metrics.start()?;
     let stopper = host.control.stopper();
     let starter = move |engine: Engine, nic: &Nic, number: usize| {
-        start(engine, nic.idle, nic.cores.get(number).copied(), clock.clone(), &stopper)
+        let name = engine.name().to_owned();
+        let group = Group::new(vec![engine], nic.idle, clock.clone());
+        let group = group.with_wake_up(wake_up.clone());
+        start(name, group, nic.cores.get(number).copied(), &stopper)
     };
     let mut threads = Vec::new();
     let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));
@@ -239,8 +252,8 @@ fn own_user(config: &Config) -> Result<Option<OwnUser>, Error> {
 }
 
 fn give_up_privileges(config: &Config, user: Option<&OwnUser>) -> Result<(), Error> {
-    let given = user
-        .map_or(Ok(()), |user| config.listening_sockets().try_for_each(|socket| user.give(socket)));
+    let mut sockets = config.listening_sockets();
+    let given = user.map_or(Ok(()), |user| sockets.try_for_each(|path| user.give_socket(path)));
     given.and_then(|()| privileges::drop_unneeded(config, user)).map_err(|source| Error::System {
         action: "cannot give up privileges".to_owned(),
         source,
@@ -290,13 +303,11 @@ pub fn run_together(hosts: Vec<Host>, idle: Idle, clock: Clock) -> Result<(), Er
 }
 
 fn start(
-    engine: Engine,
-    idle: Idle,
+    name: String,
+    group: Group,
     core: Option<usize>,
-    clock: Clock,
     stopper: &Stopper,
 ) -> Result<std::thread::JoinHandle<()>, Error> {
-    let name = engine.name().to_owned();
     let alarm = stopper.alarm(&name);
     let thread = format!("engine {name}");
     let work = move || {
@@ -304,7 +315,7 @@ fn start(
         if let Some(core) = core {
             pin(&name, core);
         }
-        Group::new(vec![engine], idle, clock).run();
+        group.run();
     };
     std::thread::Builder::new()
         .name(thread)
@@ -312,12 +323,21 @@ fn start(
         .map_err(|error| Error::resources("start a thread", error))
 }
 
-/// Each app takes some descriptors; the soft limit is there for programs that use `select`.
-fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit on open files stays as it is");
+/// Each app takes some descriptors; the soft limit is there for programs that use `select`. What is
+/// shared with apps, and some of what NICs are made of, is memory with a file's size.
+fn raise_limits() {
+    for resource in [Resource::Nofile, Resource::Fsize] {
+        let limit = getrlimit(resource);
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        if let Err(error) = setrlimit(resource, raised) {
+            tracing::debug!(%error, ?resource, "a limit stays as it is");
+        }
+    }
+    if let Some(bytes) = getrlimit(Resource::Fsize).maximum {
+        tracing::warn!(
+            "files may have {bytes} bytes, and no app can attach that wants more memory than that: \
+             raise the limit (ulimit -f, or LimitFSIZE= of the service)"
+        );
     }
 }
 

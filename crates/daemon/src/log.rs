@@ -30,6 +30,20 @@ pub fn start(log: &Log) {
     if tracing_subscriber::registry().with(filter).with(lines).try_init().is_ok() {
         let _ = LEVEL.set(handle);
     }
+    let given = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+    if let Some(problem) = given.as_deref().and_then(problem_of) {
+        tracing::warn!("RUST_LOG is no filter ({problem}): the configured level holds");
+    }
+}
+
+/// Whether `RUST_LOG` says what is logged, whatever the configuration says.
+pub(crate) fn is_by_environment() -> bool {
+    EnvFilter::try_from_default_env().is_ok()
+}
+
+/// Why a text is no filter, if so.
+fn problem_of(text: &str) -> Option<String> {
+    EnvFilter::try_new(text).err().map(|error| error.to_string())
 }
 
 /// Logs as much as `log` says from now on, unless `RUST_LOG` says how much.
@@ -81,6 +95,12 @@ fn line(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_filter_is_told() {
+        assert_eq!(problem_of("warn,clearway_nic=debug"), None);
+        assert!(problem_of("clearway_nic=loud").is_some());
+    }
 
     #[test]
     fn event_is_one_line_whatever_it_says() {

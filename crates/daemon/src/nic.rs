@@ -19,8 +19,9 @@ use clearway_nic::{Error, MacAddress, Queue};
 use crate::config::{Driver, Nic};
 use crate::opener::Means;
 pub(crate) use dpdk::is_built_in as dpdk_is_built_in;
-pub(crate) use follower::Follower;
+pub(crate) use follower::{Follower, are_of_kernel};
 pub(crate) use tap::{attach, refuse_addresses_of_kernel};
+pub(crate) use udp::mtu_of as mtu_of_udp;
 
 /// The largest IP packet where nothing else is said.
 const MTU_BYTES_DEFAULT: u16 = 1500;

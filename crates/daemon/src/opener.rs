@@ -37,8 +37,9 @@ pub(crate) use serve::serve;
 
 /// What `clearwayd` is told first when it is to be the opener.
 pub(crate) const SUBCOMMAND: &str = "opener";
-/// How long an answer may take: an interface that is busy is waited for.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long an answer may take: an interface that is busy is waited for, and a machine that is busy
+/// takes seconds to check an eBPF program.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// What an opener is told when it starts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,6 +56,7 @@ struct Task {
 /// What a daemon asks for.
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
+    number: u64,
     /// The name of the NIC in the configuration.
     nic: String,
     thing: Thing,
@@ -81,6 +83,13 @@ enum Thing {
     Tap,
 }
 
+/// What is said to a question of this number.
+#[derive(Debug, Serialize, Deserialize)]
+struct Said {
+    number: u64,
+    answer: Answer,
+}
+
 /// What came of it. Descriptors come along if all went well.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
@@ -94,9 +103,15 @@ enum Answer {
 /// The daemon's side.
 #[derive(Debug)]
 pub(crate) struct Opener {
-    /// `None` once something has gone wrong with it: an answer that is late would be taken for the
-    /// next one.
-    socket: Mutex<Option<OwnedFd>>,
+    line: Mutex<Line>,
+}
+
+/// The way to the opener, for one question at a time.
+#[derive(Debug)]
+struct Line {
+    socket: OwnedFd,
+    /// Questions so far.
+    asked: u64,
 }
 
 impl Opener {
@@ -117,8 +132,7 @@ impl Opener {
             broker::spawn(SUBCOMMAND, its)?;
             packet::send(&socket, &serde_json::to_vec(&task)?, &[])?;
             broker::await_ready(&socket)?;
-            set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME))?;
-            Ok(Self { socket: Mutex::new(Some(socket)) })
+            Self::over(socket, ANSWER_TIME)
         };
         started().map_err(|source| Error::System {
             action: "cannot start the opener, which opens NICs for the daemon".to_owned(),
@@ -129,20 +143,35 @@ impl Opener {
         })
     }
 
+    fn over(socket: OwnedFd, answer_time: Duration) -> io::Result<Self> {
+        set_socket_timeout(&socket, Timeout::Recv, Some(answer_time))?;
+        Ok(Self { line: Mutex::new(Line { socket, asked: 0 }) })
+    }
+
     fn ask(&self, nic: &str, thing: Thing) -> io::Result<(Answer, Vec<OwnedFd>)> {
-        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let question = Question { nic: nic.to_owned(), thing };
-        let asked = || -> io::Result<(Answer, Vec<OwnedFd>)> {
-            let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-            packet::send(socket, &serde_json::to_vec(&question)?, &[])?;
-            let answer = packet::receive(socket)?;
-            Ok((serde_json::from_slice(&answer.bytes)?, answer.descriptors))
-        };
-        let outcome = asked();
-        if outcome.is_err() {
-            *socket = None;
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.ask(nic, thing).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(io::ErrorKind::TimedOut, "it has not answered in time")
+            }
+            _ => error,
+        })
+    }
+}
+
+impl Line {
+    /// What comes to earlier questions is late, and nobody waits for it any more.
+    fn ask(&mut self, nic: &str, thing: Thing) -> io::Result<(Answer, Vec<OwnedFd>)> {
+        self.asked += 1;
+        let question = Question { number: self.asked, nic: nic.to_owned(), thing };
+        packet::send(&self.socket, &serde_json::to_vec(&question)?, &[])?;
+        loop {
+            let packet = packet::receive(&self.socket)?;
+            let Said { number, answer } = serde_json::from_slice(&packet.bytes)?;
+            if number == self.asked {
+                return Ok((answer, packet.descriptors));
+            }
         }
-        outcome
     }
 }
 
@@ -272,5 +301,28 @@ fn failed(source: io::Error) -> clearway_nic::Error {
         action: "cannot have a NIC opened by the process beside this one".to_owned(),
         remedy: "See the log above; if that process has gone, restart the daemon".to_owned(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer that comes too late is none to the next question, and that is answered.
+    #[test]
+    fn what_is_late_is_no_answer_to_what_was_asked_since() {
+        let (socket, its) = broker::pair(SocketFlags::empty()).expect("a pair");
+        let opener = Opener::over(socket, Duration::from_millis(10)).expect("a socket");
+        let late = opener.ask("a", Thing::Hide).expect_err("nobody answers").to_string();
+        assert_eq!(late, "it has not answered in time");
+        for number in [1, 2] {
+            let answer = Answer::Refused(number.to_string());
+            let said = serde_json::to_vec(&Said { number, answer }).expect("JSON");
+            packet::send(&its, &said, &[]).expect("sent");
+        }
+        let answer = opener.ask("a", Thing::Hide).expect("answered").0;
+        assert!(matches!(&answer, Answer::Refused(text) if text == "2"), "{answer:?}");
+        drop(its);
+        assert!(opener.ask("a", Thing::Hide).is_err(), "it has gone");
     }
 }

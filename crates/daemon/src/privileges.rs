@@ -7,17 +7,20 @@
 //! to be opened (`packaging/clearway.service`). Started by root, it becomes that user here: a
 //! process of uid 0 is trusted by every other of the machine, whatever capabilities it has.
 
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown, fchown};
 use std::path::Path;
 
 use nix::unistd::{Gid, Uid, User, getgrouplist, setgroups, setresgid, setresuid};
+use rustix::fs::{AtFlags, chownat};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
 use crate::config::Config;
+use crate::socket;
 
 /// The first Linux on which tables of a program can be changed by whoever has their descriptor.
 const KERNEL_WITH_FREE_MAPS: (u32, u32) = (5, 19);
@@ -54,6 +57,17 @@ impl OwnUser {
         Ok(Some(Self { name: name.to_owned(), user: user.uid, group: user.gid, groups }))
     }
 
+    /// Whether this user can read a file, as far as the file itself says so.
+    pub(crate) fn may_read(&self, file: &Metadata) -> bool {
+        let is_of_group = self.groups.iter().any(|group| group.as_raw() == file.gid());
+        let bit = match (file.uid() == self.user.as_raw(), is_of_group) {
+            (true, _) => 0o400,
+            (false, true) => 0o040,
+            (false, false) => 0o004,
+        };
+        file.mode() & bit != 0
+    }
+
     /// Makes the directory of `socket`, if it is missing, so that this user can remove the socket
     /// at the end.
     pub(crate) fn make_directory(&self, socket: &Path) -> io::Result<()> {
@@ -65,9 +79,18 @@ impl OwnUser {
         }
     }
 
-    /// Makes a socket this user's.
-    pub(crate) fn give(&self, socket: &Path) -> io::Result<()> {
-        std::os::unix::fs::lchown(socket, Some(self.user.as_raw()), Some(self.group.as_raw()))
+    /// Makes a file this user's.
+    pub(crate) fn give(&self, file: &File) -> io::Result<()> {
+        fchown(file, Some(self.user.as_raw()), Some(self.group.as_raw()))
+    }
+
+    /// Makes a socket this user's. The directory may be its already, and with it what is at the
+    /// path: so no file is given away that is something else.
+    pub(crate) fn give_socket(&self, path: &Path) -> io::Result<()> {
+        let socket = socket::file_of(path)?;
+        let user = rustix::process::Uid::from_raw(self.user.as_raw());
+        let group = rustix::process::Gid::from_raw(self.group.as_raw());
+        Ok(chownat(socket, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?)
     }
 
     /// Becomes this user for good, and keeps the permitted capabilities, none of which is
@@ -190,6 +213,24 @@ mod tests {
             | CapabilitySet::NET_BIND_SERVICE
             | CapabilitySet::BPF;
         assert!(all.contains(needed(&config)), "{:?}", needed(&config));
+    }
+
+    #[test]
+    fn only_sockets_are_given_away_as_such() {
+        let directory = std::env::temp_dir().join(format!("clearway-given-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let [path, link, file] = ["socket", "link", "file"].map(|name| directory.join(name));
+        let _socket = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        std::fs::write(&file, "of somebody else").expect("written");
+        let (user, group) = (Uid::effective(), Gid::effective());
+        let own = OwnUser { name: "own".to_owned(), user, group, groups: Vec::new() };
+        own.give_socket(&path).expect("it is one");
+        for other in [link, file] {
+            let error = own.give_socket(&other).expect_err("none").to_string();
+            assert!(error.contains("is no socket"), "{error}");
+        }
+        std::fs::remove_dir_all(&directory).expect("its own");
     }
 
     /// In a thread of its own, so that the other tests keep what they have.

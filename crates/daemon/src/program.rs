@@ -18,10 +18,11 @@ const CONFIG_OF_HOST: &str = "/etc/clearway.toml";
 /// Run a host: own the NICs and serve apps until SIGTERM or SIGINT
 #[derive(Debug, Parser)]
 #[command(name = "clearwayd", version)]
+#[command(after_help = "RUST_LOG, if it is set, says what is logged in place of `level` in [log].")]
 pub struct Arguments {
-    /// The configuration; `clearway.toml` in the source tree is a commented example. If none is
-    /// given, root has /etc/clearway.toml if there is one; else messages go by the kernel's UDP
-    /// sockets at all addresses of the host, for this user only
+    /// The configuration; `clearway.toml` in the source tree, or in share/clearway of a package, is
+    /// a commented example. If none is given, root has /etc/clearway.toml if there is one; else
+    /// messages go by the kernel's UDP sockets at all addresses of the host, for this user only
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Only check the configuration: its keys and values, and what of the machine is in its way
@@ -55,7 +56,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     hold_signals().map_err(failed)?;
     let Some(path) = arguments.config.clone().or_else(config_of_host) else {
         if arguments.check {
-            return Err((2, format!("there is no {CONFIG_OF_HOST}; name one with --config FILE")));
+            return Err((2, none_to_check(Path::new(CONFIG_OF_HOST).exists())));
         }
         return run(&Config::without_file(), None).map_err(failed);
     };
@@ -71,6 +72,16 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
 fn config_of_host() -> Option<PathBuf> {
     let path = Path::new(CONFIG_OF_HOST);
     (rustix::process::geteuid().is_root() && path.exists()).then(|| path.to_owned())
+}
+
+/// Why there is nothing to check, to whom none was given; root has that of the host if it is there.
+fn none_to_check(is_there: bool) -> String {
+    match is_there {
+        true => format!(
+            "only root takes {CONFIG_OF_HOST} by itself; name it: --config {CONFIG_OF_HOST}"
+        ),
+        false => format!("there is no {CONFIG_OF_HOST}; name one with --config FILE"),
+    }
 }
 
 /// Says what is in the way of a daemon with this configuration, or what it would be.
@@ -90,4 +101,15 @@ fn check(config: &Config, path: &Path) -> Result<(), Failure> {
 
 fn failed(error: impl std::fmt::Display) -> Failure {
     (1, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_not_said_to_be_missing() {
+        assert!(none_to_check(true).contains("name it: --config /etc/clearway.toml"));
+        assert!(none_to_check(false).starts_with("there is no /etc/clearway.toml"));
+    }
 }

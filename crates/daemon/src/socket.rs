@@ -2,15 +2,17 @@
 //!
 //! What is said over it is `crate::control`'s business.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clearway_control::policy::Peer;
 use clearway_nic::strangers::{self, SpareThreads};
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     socket_with,
@@ -22,6 +24,11 @@ use crate::users;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
+/// How long another daemon is waited for that is at the same path just now. A stranger who holds
+/// the lock of the directory keeps no daemon from starting.
+const LOCK_TIME: Duration = Duration::from_secs(1);
+/// Time between two looks whether it is done.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// A bound control socket. Its file disappears with it.
 #[derive(Debug)]
@@ -46,6 +53,8 @@ impl Listener {
                 .to_owned(),
         };
         make_directory(path).map_err(|error| failed("make the directory of", error))?;
+        // Until it listens, it looks as stale as what a dead daemon left.
+        let _lock = lock_directory(path);
         remove_stale(path)?;
         let socket = new_socket().map_err(|error| failed("create", error.into()))?;
         // Connections take it over from the socket that they were accepted on.
@@ -112,6 +121,17 @@ impl Drop for Listener {
     }
 }
 
+/// The file of a socket: the same one whatever is put at its path later.
+pub(crate) fn file_of(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits() as i32; // two bits of them
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.file_type().is_socket() {
+        return Ok(file);
+    }
+    let text = format!("what is at {} is no socket: who has put it there?", path.display());
+    Err(io::Error::other(text))
+}
+
 fn new_socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
@@ -124,6 +144,27 @@ fn make_directory(path: &Path) -> io::Result<()> {
         Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(0o755)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Keeps other daemons from the directory of `path` until the file is closed, if it can be read.
+fn lock_directory(path: &Path) -> Option<File> {
+    let directory = File::open(path.parent()?).ok()?;
+    let deadline = Instant::now() + LOCK_TIME;
+    loop {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(directory),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            Err(error) => {
+                tracing::warn!(
+                    path = %path.display(),
+                    %error,
+                    "cannot lock the directory of the control socket: start no other daemon there \
+                     at the same time"
+                );
+                return None;
+            }
+        }
     }
 }
 

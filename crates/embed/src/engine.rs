@@ -61,7 +61,7 @@ impl EmbeddedEngine {
         };
         let Facts { udp_port, seed, .. } = facts;
         let policy = Policy::default();
-        let settings = Settings { policy, own_user: OWN_USER, udp_port, seed };
+        let settings = Settings { policy, own_user: OWN_USER, udp_port, seed, wake_up_ns: 0 };
         let plane = Plane::new(settings, vec![nic]);
         let (reply, end, app_end, memory, ended) = (None, None, None, None, None);
         let mut engine = Self { group, control, plane, reply, end, app_end, memory, ended };

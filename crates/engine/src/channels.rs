@@ -14,11 +14,11 @@ mod state;
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{RangeSet, Time, counters};
+use clearway_base::{MICROSECOND, RangeSet, Time, counters};
 use clearway_channel::{Code, Completion, SMALL_MESSAGE_BYTES_MAX, Violation};
 use clearway_transport::{
-    App, Arrived, Buffer, Delivered, DueOperations, FlowKey, Operated, Order, Outbound, Owner,
-    Reason, Room, StreamKey, Undelivered,
+    App, Arrived, Buffer, Delivered, DueMessages, DueOperations, FlowKey, Operated, Order,
+    Outbound, Owner, Reason, Room, StreamKey, Undelivered,
 };
 
 use crate::control::PingFailure;
@@ -32,9 +32,9 @@ pub(crate) use sites::Site;
 pub(crate) use slots::SlotQueue;
 pub(crate) use state::Ends;
 
-/// Connections whose apps are told, in a turn without other work, of sends that no message has told
-/// of: a few microseconds.
-const SENT_TOLD_PER_TURN: usize = 256;
+/// How long an app waits, while its engine has other work in each turn, to be told of sends that no
+/// message has told of. A turn without other work tells of them at once.
+const SENT_UNTOLD_NS: u64 = 50 * MICROSECOND;
 
 counters! {
     /// What the engine counts about its apps.
@@ -56,7 +56,7 @@ counters! {
             "when an app sends messages with deadlines, and the peer's app, or the network, does \
              not take them in time",
             "nothing: the app is told of each; give them more time, or send less";
-        /// Tries to give an app a message of another one of this host that had to wait.
+        /// Tries to go on with messages and operations that had to wait, between apps of an engine.
         messages_retried: Attempts,
             "while an app's receive pool or completion ring is full",
             "have the app read and release faster, or attach it with a larger pool";
@@ -91,10 +91,13 @@ pub(crate) struct Channels {
     pub(crate) violations: Vec<(u32, Violation)>,
     /// Buffers with bytes of TCP that apps have released.
     released_bytes: Vec<ReleasedBytes>,
-    /// Connections that were to share a flow, and whose peers share none: to be begun anew.
+    /// Connections that were to share a flow, and whose peers share none: to be begun anew before
+    /// the turn ends.
     pub(crate) unshared: Vec<Owner>,
     /// Pings that were answered: id and round-trip time.
     pub(crate) pongs: Vec<(u64, Result<u64, PingFailure>)>,
+    /// When apps are told of sends that no message has told of, whatever else there is to do.
+    sent_told_at: Time,
 }
 
 /// Buffers of one connection of TCP that its app has released.
@@ -256,15 +259,16 @@ impl Channels {
     /// Ends a turn: wakes apps that have something new. The engine runs on `processor`, if it has a
     /// thread of its own.
     pub(crate) fn end_turn(&mut self, now: Time, is_idle: bool, processor: Option<u32>) -> Told {
-        let (mut told, mut tellable) = (Told::default(), SENT_TOLD_PER_TURN);
+        let mut told = Told::default();
+        let tells_sent = is_idle | (now >= self.sent_told_at);
         let Self { channels, attention, .. } = self;
         for id in &attention.polled {
             let Some(channel) = &mut channels[*id as usize] else { continue };
             if channel.has_pending() {
                 channel.tell_pending();
             }
-            if is_idle && channel.has_untold() {
-                tellable -= channel.tell_sent(tellable);
+            if tells_sent && channel.has_untold() {
+                channel.tell_sent();
                 told.more |= channel.has_untold();
             }
             if channel.end.flush() {
@@ -272,6 +276,9 @@ impl Channels {
                 told.apps = true;
                 told.neighbour |= processor.is_some_and(|processor| channel.end.meet(processor));
             }
+        }
+        if tells_sent {
+            self.sent_told_at = if told.more { now } else { now + SENT_UNTOLD_NS };
         }
         self.park_silent(now);
         told
@@ -366,6 +373,13 @@ impl App for Channels {
         let is_received = self.channel(owner.channel)?.receive(owner.connection, bytes);
         self.counters.messages_delivered += u64::from(is_received);
         is_received.then_some(Delivered::Held)
+    }
+
+    #[inline]
+    fn receive_due(&mut self, owner: Owner, due: &mut DueMessages<'_, '_>) {
+        let channel = self.channel(owner.channel);
+        let received = channel.map_or(0, |channel| channel.receive_due(owner.connection, due));
+        self.counters.messages_delivered += received;
     }
 
     #[inline]

@@ -538,9 +538,10 @@ impl<X: Component<Owner = ()>> Core<X> {
             + self.extra.handle_timeouts(common, now)
     }
 
-    /// When [`Core::handle_timeouts`] is due.
+    /// When [`Core::handle_timeouts`] is due, or messages are to be tried again.
     fn next_timeout(&self) -> Option<Time> {
         let all = [
+            self.common.channels.next_timeout(),
             self.messages.next_timeout(),
             self.common.host.next_timeout(),
             self.tcp.next_timeout(),

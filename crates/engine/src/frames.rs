@@ -232,6 +232,12 @@ impl Frames {
         }
     }
 
+    /// True, between two turns, if an app whose ring is full is yet to be told what became of its
+    /// frames.
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
     fn vif(&mut self, key: VifKey) -> Option<&mut Vif> {
         self.vifs.get_mut(key.slot())?.as_mut()
     }

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::engine::{Engine, Turn};
 use crate::idle::{Idle, Idler, Step, Told};
+use crate::waking::WakeUp;
 
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
@@ -58,6 +59,7 @@ impl Default for Clock {
 pub struct Group {
     engines: Vec<Engine>,
     idle: Idle,
+    wake_up: WakeUp,
     clock: Clock,
     /// When the last whole turn began.
     turned: Time,
@@ -67,12 +69,19 @@ impl Group {
     /// A group of `engines`, made with times of `clock`.
     #[must_use]
     pub fn new(engines: Vec<Engine>, idle: Idle, clock: Clock) -> Self {
-        Self { engines, idle, clock, turned: Time::ZERO }
+        Self { engines, idle, wake_up: WakeUp::default(), clock, turned: Time::ZERO }
+    }
+
+    /// The same for who knows what a wake-up takes: how long `Adaptive` stays awake follows from
+    /// it, and changes with it within a second.
+    #[must_use]
+    pub fn with_wake_up(self, wake_up: WakeUp) -> Self {
+        Self { wake_up, ..self }
     }
 
     /// Runs. Returns when every engine has ended.
     pub fn run(mut self) {
-        let mut idler = Idler::new(self.idle, self.clock.now());
+        let mut idler = Idler::new(self.idle, self.wake_up.ns(), self.clock.now());
         let mut publish = Time::ZERO;
         self.look_where();
         while !self.engines.is_empty() {
@@ -80,6 +89,7 @@ impl Group {
             let all = self.turn_at(now);
             if now >= publish {
                 self.engines.iter().for_each(|engine| engine.publish(now));
+                idler.set_wake_up_ns(self.wake_up.ns());
                 publish = now + PUBLISH_NS;
             }
             if all.is_busy {

@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use clearway_base::Time;
-use clearway_nic::{MacAddress, Transmit};
+use clearway_nic::{HEADER_BYTES_MAX, MacAddress, Transmit};
 use clearway_wire::Malformed;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,12 @@ impl Host {
     #[inline]
     pub(crate) fn own_mut(&mut self) -> &mut Interface {
         &mut self.own
+    }
+
+    /// The largest frame that the engine's own NIC carries, with a tag.
+    #[inline]
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        usize::from(self.own.mtu()) + HEADER_BYTES_MAX
     }
 
     /// The IP layer on a NIC, to be looked at.

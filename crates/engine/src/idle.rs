@@ -74,12 +74,20 @@ pub(crate) struct Idler {
 }
 
 impl Idler {
-    pub(crate) const fn new(idle: Idle, now: Time) -> Self {
-        let linger = if matches!(idle, Idle::Block) { Linger::asleep() } else { Linger::awake() };
+    /// `wake_up_ns`: what it takes until a thread runs that slept.
+    pub(crate) fn new(idle: Idle, wake_up_ns: u64, now: Time) -> Self {
+        let linger = if idle == Idle::Block { Linger::asleep() } else { Linger::awake(wake_up_ns) };
         let share = CoreShare::new();
         let yielded_at = now;
         let (owes_yield, has_neighbour, looked_at) = (false, false, None);
         Self { idle, busy_at: now, yielded_at, owes_yield, has_neighbour, looked_at, share, linger }
+    }
+
+    /// What it takes until a thread runs that slept is known better.
+    pub(crate) fn set_wake_up_ns(&mut self, wake_up_ns: u64) {
+        if self.idle != Idle::Block {
+            self.linger.set_wake_up_ns(wake_up_ns);
+        }
     }
 
     /// A turn that began at `now` did something. If it told an app something that shares this
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_app_on_the_same_core_gets_it_at_once() {
-        let mut idler = Idler::new(Idle::Adaptive, START);
+        let mut idler = Idler::new(Idle::Adaptive, 0, START);
         idler.was_busy(START, Told::Neighbour);
         let now = offer(&mut idler, START + 1, 500);
         assert_eq!(idler.step(now), Step::Spin, "nobody wanted it");
@@ -162,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_core_is_held_for_a_while_and_then_offered() {
-        let mut idler = Idler::new(Idle::Yield, START);
+        let mut idler = Idler::new(Idle::Yield, 0, START);
         assert_eq!(idler.step(START + 9_999), Step::Spin);
         let now = offer(&mut idler, START + 10_000, 300);
         assert_eq!(idler.step(now + 9_999), Step::Spin, "nobody wanted it");
@@ -173,7 +181,7 @@ mod tests {
     #[test]
     fn who_shares_the_core_and_is_no_app_of_ours_has_it_soon() {
         let hold_ns = |told| {
-            let mut idler = Idler::new(Idle::Adaptive, START);
+            let mut idler = Idler::new(Idle::Adaptive, 0, START);
             idler.was_busy(START, told);
             let now = offer(&mut idler, START + 10_000, 2_000);
             (1..).find(|&elapsed_ns| idler.step(now + elapsed_ns) == Step::Yield).expect("some")
@@ -187,7 +195,7 @@ mod tests {
     #[test]
     fn beside_a_hog_who_may_sleep_sleeps() {
         for (idle, expected) in [(Idle::Adaptive, Step::Sleep), (Idle::Yield, Step::Yield)] {
-            let mut idler = Idler::new(idle, START);
+            let mut idler = Idler::new(idle, 0, START);
             let mut now = offer(&mut idler, START + 10_000, 3_000_000);
             idler.was_busy(now, Told::Nobody);
             now = offer(&mut idler, now + 10_000, 3_000_000);
@@ -199,7 +207,7 @@ mod tests {
     #[test]
     fn the_core_is_handed_over_to_who_waits_for_it_unless_a_hog_would_have_it() {
         let hands_over = |idle| {
-            let mut idler = Idler::new(idle, START);
+            let mut idler = Idler::new(idle, 0, START);
             idler.was_busy(START, Told::Neighbour);
             [0, 3_000_000, 6_000_000].map(|after_ns| {
                 let (step, now) = (idler.hand_over(START + after_ns), START + after_ns);
@@ -215,7 +223,7 @@ mod tests {
     /// It does not take an offer to learn that: the time between two idle turns is enough.
     #[test]
     fn who_loses_the_core_sleeps_instead_of_offering_it() {
-        let mut idler = Idler::new(Idle::Adaptive, START);
+        let mut idler = Idler::new(Idle::Adaptive, 0, START);
         idler.was_busy(START, Told::Nobody);
         assert_eq!(idler.step(START + 1), Step::Spin);
         let mut now = START + 4_000_000;
@@ -237,7 +245,7 @@ mod tests {
 
     #[test]
     fn adaptive_sleeps_after_a_while_and_sooner_if_that_was_for_nothing() {
-        let mut idler = Idler::new(Idle::Adaptive, START);
+        let mut idler = Idler::new(Idle::Adaptive, 0, START);
         idler.was_busy(START, Told::Nobody);
         assert_ne!(idler.step(START + 99_999), Step::Sleep);
         assert_eq!(idler.step(START + 100_000), Step::Sleep);
@@ -251,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_blocking_engine_stays_awake_only_while_work_comes_soon() {
-        let mut idler = Idler::new(Idle::Block, START);
+        let mut idler = Idler::new(Idle::Block, 0, START);
         idler.was_busy(START, Told::Nobody);
         assert_eq!(idler.step(START + 1), Step::Sleep, "nothing is known yet");
         let mut now = START;
@@ -266,8 +274,8 @@ mod tests {
     #[test]
     fn each_strategy_does_as_it_says() {
         let later = START + 1_000_000_000;
-        let steps =
-            [Idle::Spin, Idle::Yield, Idle::Block].map(|idle| Idler::new(idle, START).step(later));
+        let steps = [Idle::Spin, Idle::Yield, Idle::Block]
+            .map(|idle| Idler::new(idle, 0, START).step(later));
         assert_eq!(steps, [Step::Spin, Step::Yield, Step::Sleep]);
     }
 }

@@ -39,6 +39,7 @@ mod switch;
 mod tcp;
 #[cfg(test)]
 mod testing;
+mod waking;
 
 pub use board::{Board, Label, Reading};
 pub use captures::CaptureSpec;
@@ -79,3 +80,4 @@ pub use switch::{PRIORITY_MAX, VifKey, VifRefused};
 pub use tcp::{
     AttemptState, BookState, ClosingPortState, NotedPortState, TcpPortSpec, TcpPortState, TcpState,
 };
+pub use waking::{WakeUp, WakeUpTimer};

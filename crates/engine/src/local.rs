@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use clearway_base::Time;
+use clearway_base::{Time, give_back};
 use clearway_channel::{Code, Completion};
 use clearway_transport::{App, Buffer, MESSAGE_OVERHEAD, Order, Owner};
 
@@ -247,9 +247,10 @@ impl Channels {
         let Some(sender) = self.local(receiver).map(|local| local.peer) else { return Tried::Done };
         let next = self.local(sender).and_then(|local| local.waiting.front().copied());
         let Some(message) = next else { return Tried::Done };
-        if let Some(late) = message.deadline.filter(|deadline| deadline.at < now)
-            && self.reads_news(receiver)
-        {
+        if let Some(late) = message.deadline.filter(|deadline| deadline.at < now) {
+            if !self.reads_news(receiver) {
+                return Tried::Refused; // it waits until it can be dropped
+            }
             self.drop_local(sender, receiver, late.number);
             return self.go_on(sender);
         }
@@ -264,6 +265,7 @@ impl Channels {
     fn drop_local(&mut self, sender: Owner, receiver: Owner, number: u32) {
         self.counters.messages_dropped += 1;
         if let Some(channel) = self.channel(receiver.channel) {
+            channel.leave_line(receiver.connection);
             channel.tell_skipped(receiver.connection, 1);
         }
         if let Some(channel) = self.channel(sender.channel) {
@@ -277,6 +279,8 @@ impl Channels {
         self.peek(asker.channel).filter(|asking| asking.is_waiting(asker.connection))?;
         match self.advance_local(asker) {
             Ok(()) => {
+                self.give_back_waiting(asker);
+                self.leave_line_for_nothing(asker);
                 let is_over = self.end_closed(asker);
                 Some(if is_over { Tried::Done } else { Tried::Sent })
             }
@@ -285,14 +289,33 @@ impl Channels {
         }
     }
 
-    /// A connection goes on that has waited for a copy.
+    /// What waited with others is over: the memory of those may be too much now.
+    fn give_back_waiting(&mut self, asker: Owner) {
+        if let Some(connection) = self.connection(asker)
+            && let Some(exchange) = &mut connection.exchange
+        {
+            exchange.give_back_waiting();
+        }
+    }
+
+    /// What an app has asked for is over, and may have found no room before. If it has read nothing
+    /// now, its connection stands in line for what is sent to it, or for nothing.
+    fn leave_line_for_nothing(&mut self, asker: Owner) {
+        let sender = self.peer_of(asker).and_then(|sender| self.peek_local(sender));
+        if sender.is_none_or(|local| local.waiting.is_empty())
+            && let Some(channel) = self.channel(asker.channel)
+        {
+            channel.leave_line(asker.connection);
+        }
+    }
+
+    /// A connection goes on that has waited for a copy. So does who sends to it: what was to be
+    /// read there may have had all of its window, and comes no more.
     pub(crate) fn go_on_local(&mut self, asker: Owner) {
         if !self.end_closed(asker)
-            && self.retry_operation(asker) == Some(Tried::Sent)
-            && let Some(channel) = self.channel(asker.channel)
-            && channel.is_waiting(asker.connection)
+            && let None | Some(Tried::Sent) = self.retry_operation(asker)
         {
-            channel.try_soon(asker.connection);
+            self.try_waiting(asker);
         }
     }
 
@@ -300,6 +323,7 @@ impl Channels {
     fn go_on(&mut self, sender: Owner) -> Tried {
         let Some(local) = self.local(sender) else { return Tried::Done };
         local.waiting.pop_front();
+        give_back(&mut local.waiting);
         if !local.waiting.is_empty() {
             return Tried::Sent;
         }

@@ -38,6 +38,7 @@ use crate::control::PingFailure;
 use crate::engine::{frame_bytes, packet_bytes, packet_bytes_taken};
 use crate::host::Nic;
 use crate::ip::{self, Datagram, NetworkError, NetworkErrorKind};
+use departures::Full;
 use heads::Heads;
 use paths::Paths;
 use resolving::Resolving;
@@ -56,6 +57,8 @@ pub(crate) struct Messages {
     paths: Paths,
     /// Over the host's others, by their places.
     paths_elsewhere: Vec<Paths>,
+    /// Whether the lanes to those were full when a packet was to go there.
+    full: Vec<Option<Full>>,
     pub(crate) resolving: Resolving,
     shared: SharedFlows,
     /// Which other engine listens on a service port.
@@ -124,6 +127,7 @@ impl Messages {
             heads: Heads::default(),
             paths: Paths::default(),
             paths_elsewhere: (0..other_nics).map(|_| Paths::default()).collect(),
+            full: vec![None; other_nics],
             resolving: Resolving::default(),
             shared: SharedFlows::default(),
             listeners_elsewhere: HashMap::new(),
@@ -136,6 +140,7 @@ impl Messages {
     /// Another NIC has come to the host.
     pub(crate) fn add_nic(&mut self) {
         self.paths_elsewhere.push(Paths::default());
+        self.full.push(None);
     }
 
     /// The MTU of the engine's own NIC has changed.

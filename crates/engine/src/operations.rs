@@ -32,6 +32,8 @@ mod execute;
 mod groups;
 mod regions;
 mod state;
+#[cfg(test)]
+mod tests;
 mod trail;
 mod writing;
 
@@ -39,8 +41,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use clearway_channel::{
-    Code, Completion, DESCRIPTION_BYTES_MAX, Description, Group, NO_BUFFER, OperationStatus,
-    Rights, Shared, Violation,
+    Code, Completion, DESCRIPTION_BYTES_MAX, Description, Group, GroupName, NO_BUFFER,
+    OperationStatus, Rights, Shared, Violation,
 };
 use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
@@ -261,7 +263,8 @@ impl Messages {
             true => OperationStatus::Done,
             false => OperationStatus::NoRegion,
         };
-        self.cut_off(common, id, region..=region);
+        let cut_off = channel.readers_cut_off(region..=region);
+        self.cut_off(common, id, cut_off);
         let Some(channel) = common.channels.channel(id) else { return };
         channel.tell(Completion::Unshared { status: status as u8, token });
     }
@@ -281,20 +284,21 @@ impl Messages {
         let Some(group) = Group::of(&bytes) else {
             return common.channels.condemn(id, Violation::Description(length));
         };
+        let name = group.name;
         let status = match channel.operations.regions.set_group(group) {
             Ok(()) => OperationStatus::Done,
             Err(status) => status,
         };
-        self.cut_off(common, id, 0..=u64::MAX);
+        let cut_off = channel.members_cut_off(name);
+        self.cut_off(common, id, cut_off);
         let Some(channel) = common.channels.channel(id) else { return };
         channel.tell(Completion::GroupSet { status: status as u8, token });
     }
 
-    /// Whoever reads out of these regions of an app, or writes into them, and may do so no longer
-    /// does no more of it: who waits for a long answer over a flow loses the connection.
-    fn cut_off(&mut self, common: &mut Common, id: u32, regions: RangeInclusive<u64>) {
-        let Some(channel) = common.channels.channel(id) else { return };
-        for (slot, key) in channel.readers_cut_off(regions) {
+    /// Those who may read of an app no longer, and wait for long answers over flows, lose their
+    /// connections. Copies within the engine that would not be begun any more end.
+    fn cut_off(&mut self, common: &mut Common, id: u32, readers: BTreeMap<u32, StreamKey>) {
+        for (slot, key) in readers {
             self.endpoint.abort(key, Reason::Reset, &mut common.channels);
             if let Some(channel) = common.channels.channel(id) {
                 channel.close(slot, Code::Reset);
@@ -321,6 +325,21 @@ impl Channel {
             shared.find(region, Rights::READ, who).is_err().then_some((slot, key))
         });
         cut_off.collect()
+    }
+
+    /// The same of all regions that members of this group, and not just anybody, may read. Of each
+    /// other that is being read there is one look, however many read it.
+    fn members_cut_off(&self, group: GroupName) -> BTreeMap<u32, StreamKey> {
+        let Operations { readers, regions, .. } = &self.operations;
+        let (mut cut_off, mut start) = (BTreeMap::new(), 0);
+        while let Some((&(region, _), _)) = readers.range((start, 0)..).next() {
+            if regions.are_read_by(region, group) {
+                cut_off.extend(self.readers_cut_off(region..=region));
+            }
+            let Some(behind) = region.checked_add(1) else { break };
+            start = behind;
+        }
+        cut_off
     }
 }
 

@@ -18,7 +18,7 @@
 
 use clearway_base::Time;
 use clearway_channel::burst::Point;
-use clearway_nic::{HEADER_BYTES_MAX, Queue, Transmit};
+use clearway_nic::{Queue, Transmit};
 use clearway_wire::clearway::{Packet, PacketType};
 use clearway_wire::digest::{Digest, fields};
 
@@ -95,7 +95,7 @@ impl Common {
         queue: &mut dyn Queue,
         frame: &[u8],
     ) -> bool {
-        let is_short = frame.len() <= usize::from(self.host.own().mtu()) + HEADER_BYTES_MAX;
+        let is_short = frame.len() <= self.host.frame_bytes_max();
         let mut is_taken = false;
         let transmit = self.send(now, queue, |_, buffer| match buffer.get_mut(..frame.len()) {
             Some(buffer) if is_short => {

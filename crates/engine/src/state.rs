@@ -25,7 +25,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 26;
+pub const STATE_VERSION: u32 = 28;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -169,6 +169,9 @@ pub struct ConnectionState {
     pub bearer: BearerState,
     /// The app's name for its attempt to connect, while that goes on.
     pub connecting: Option<u64>,
+    /// The user of the app at its other end, if another engine of the host serves that and has said
+    /// so.
+    pub peer_user: Option<u32>,
     /// Another host has opened it.
     pub is_accepted: bool,
     /// Its app wants to share a flow.
@@ -178,7 +181,7 @@ pub struct ConnectionState {
     /// Sends taken, those of them that are finished, and those that the app knows to be.
     pub submitted: u32,
     /// See `submitted`.
-    pub sent: u32,
+    pub sent: u64,
     /// See `submitted`.
     pub sent_told: u32,
     /// It stands among those whose app is to be told.

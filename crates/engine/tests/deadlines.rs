@@ -65,7 +65,8 @@ fn both_apps_hear_of_what_was_dropped() {
                 server.release(message);
                 received += 1;
             }
-            client.unfinished() == 0
+            // Who sends may hear first that all is over.
+            client.unfinished() == 0 && received > FILL
         });
         assert_eq!(received, FILL + 1, "server on host {server_host}");
         let dropped = (FILL..FILL + 5).map(|send| Completion::Dropped { connection: near, send });
@@ -77,6 +78,39 @@ fn both_apps_hear_of_what_was_dropped() {
         assert_eq!(skipped.sum::<u32>(), if server_hears { 5 } else { 0 });
         assert_eq!(world.counter(0, "messages_dropped"), 5);
     }
+}
+
+/// It had a claim to the whole pool, of which nothing is left once it is dropped.
+#[test]
+fn a_message_that_was_dropped_keeps_out_nobody() {
+    let sizes = Sizes { receive_pool_bytes: 256 << 10, ..SIZES };
+    let mut world = World::new(1, Faults::default());
+    let mut receiver = world.attach(0, sizes);
+    world.listen(&receiver, PORT).expect("a free port");
+    let (mut large, mut small) = (world.attach(0, SIZES), world.attach(0, SIZES));
+    let (from_large, _) = world.connect(&mut large, &mut receiver, PORT);
+    let (from_small, _) = world.connect(&mut small, &mut receiver, PORT);
+    assert!(small.send(from_small, &[1; 100]) && small.send(from_small, &[2; 8000]));
+    world.turn();
+    let all = vec![3; sizes.receive_pool_bytes as usize];
+    assert!(large.send_by(from_large, &all, |offset, length| Command::SendWithin {
+        connection: from_large,
+        offset,
+        length,
+        within_us: 20,
+    }));
+    (0..100).for_each(|_| world.turn());
+    receiver.poll();
+    let read = receiver.received.pop_back().expect("both came");
+    receiver.release(read);
+    (0..4).for_each(|_| world.turn());
+    large.poll();
+    let dropped = Completion::Dropped { connection: from_large, send: 0 };
+    assert_eq!(Vec::from_iter(large.told.drain(..)), [dropped]);
+    assert!(small.send(from_small, &[4; 100]));
+    (0..4).for_each(|_| world.turn());
+    receiver.poll();
+    assert_eq!(receiver.received.len(), 2, "one that is kept, and one that has just come");
 }
 
 /// What is asked for before it keeps the message waiting: more adds than are on their way at a
@@ -126,4 +160,40 @@ fn a_message_behind_operations_is_dropped_in_time() {
         let expected = [dropped, skipped].map(|told| if is_dropped { vec![told] } else { vec![] });
         assert_eq!(told, expected, "owner on host {owner_host}");
     }
+}
+
+/// Who reads nothing is not told of more and more that was dropped: what is late waits until it
+/// reads. It is not sent meanwhile, though there is room for it.
+#[test]
+fn what_is_late_is_not_sent_to_who_reads_nothing() {
+    // Some more than wait in the ring and behind it.
+    const MESSAGES: usize = 6000;
+    let sizes = Sizes { receive_pool_bytes: 1 << 18, ..SIZES };
+    let mut pair = Pair::of_sizes(0, sizes);
+    let region = pair.share_all();
+    pair.owner.submit(&Command::TellSkipped { is_told: true });
+    pair.world.turn();
+    (0..READS).for_each(|_| _ = pair.start(Kind::Read, region, some(0, 60_000)));
+    for _ in 0..MESSAGES {
+        while !pair.asker.end.has_room() {
+            pair.world.turn_alone(0);
+        }
+        assert!(send_within(&mut pair.asker, pair.near, 20), "room for all");
+    }
+    (0..1000).for_each(|_| pair.world.turn());
+    let mut done = 0;
+    for _ in 0..5000 {
+        pair.world.turn();
+        pair.asker.poll();
+        done += pair.asker.operated.drain(..).count();
+    }
+    let dropped = pair.asker.told.len();
+    assert!(done == READS && (4096..MESSAGES).contains(&dropped), "{done}, {dropped}");
+    assert_eq!(pair.world.counter(0, "messages_local"), 0);
+    pair.world.turn_until(|_| {
+        pair.asker.poll();
+        pair.owner.poll();
+        pair.asker.unfinished() == 0 && pair.owner.told.len() == MESSAGES
+    });
+    assert!(pair.owner.received.is_empty() && pair.asker.told.len() == MESSAGES);
 }

@@ -421,6 +421,20 @@ fn shutting_down_resets_every_connection_and_closes_every_channel() {
     assert_eq!(server.closed, [(far, Code::Reset)]);
 }
 
+/// They open the connection again when they attach again, as they do those to other hosts.
+#[test]
+fn shutting_down_tells_two_apps_of_the_host_nothing_of_their_connection() {
+    let mut world = World::new(10, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(0, SIZES));
+    world.listen(&server, 7000).expect("free");
+    world.connect(&mut client, &mut server, 7000);
+    world.post(0, Request::Shutdown);
+    for app in [&mut client, &mut server] {
+        app.poll();
+        assert!(app.end.is_closed() && app.closed.is_empty(), "{:?}", app.closed);
+    }
+}
+
 #[test]
 fn an_engine_knows_which_of_the_apps_that_it_has_told_something_waits_for_its_core() {
     for (app_processor, is_neighbour) in [(Some(3), true), (Some(4), false), (None, true)] {

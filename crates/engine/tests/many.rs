@@ -12,7 +12,7 @@ use clearway_classify::Filter;
 use clearway_engine::{CaptureSpec, Event, Request, VifSpec};
 use clearway_nic::{Queue, Transmit};
 use clearway_wire::{MacAddress, arp, ethernet, ipv4, protocol, udp};
-use world::{App, Place, SIZES, World, address};
+use world::{App, Place, SIZES, World, address, address_on};
 
 /// Sends a message each way and compares.
 #[track_caller]
@@ -140,6 +140,52 @@ fn messages_survive_a_full_lane() {
             received += 1;
         }
         received == 8 * connections.len()
+    });
+}
+
+/// The engine of another NIC stands still: what is for it is lost in the end, and comes later. What
+/// leaves by the own NIC does not wait for that.
+#[test]
+fn an_engine_that_stands_still_does_not_hold_up_another_nic() {
+    let mut world = World::of_two_nics(11);
+    let mut client = world.attach(0, SIZES);
+    let mut servers = [1, 2].map(|host| world.attach(host, SIZES));
+    servers.iter().for_each(|server| world.listen(server, 7000).expect("the port is free"));
+    let mut connect = |world: &mut World, client: &mut App, network: usize| {
+        let (server, to) = (&mut servers[network], address_on(network, 1));
+        client.submit(&Command::Connect { token: 1, peer: SocketAddr::new(to, 7000) });
+        world.turn_until(|_| {
+            client.poll();
+            server.poll();
+            !client.connected.is_empty() && !server.accepted.is_empty()
+        });
+        server.accepted.clear();
+        client.connected.pop_front().expect("just seen")
+    };
+    let by_own = connect(&mut world, &mut client, 0);
+    let by_other: Vec<u64> = (0..56).map(|_| connect(&mut world, &mut client, 1)).collect();
+    world.hosts[0].members[1].is_stopped = true;
+    for round in 0..8u8 {
+        by_other.iter().for_each(|near| assert!(client.send(*near, &[round; 1000])));
+        (0..50).for_each(|_| world.turn());
+    }
+    assert!(client.send(by_own, b"by the own NIC"));
+    let [near, far] = &mut servers;
+    world.turn_until(|_| {
+        near.poll();
+        !near.received.is_empty()
+    });
+    assert!(world.counter(0, "lane_frames_dropped") > 0, "the lane was never full");
+    world.hosts[0].members[1].is_stopped = false;
+    let mut received = 0;
+    world.turn_until(|_| {
+        client.poll();
+        far.poll();
+        while let Some(message) = far.received.pop_front() {
+            far.release(message);
+            received += 1;
+        }
+        received == 8 * by_other.len()
     });
 }
 

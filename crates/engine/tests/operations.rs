@@ -227,6 +227,31 @@ fn a_user_is_known_at_all_engines_of_the_host() {
     }
 }
 
+/// What only its user may read it goes on to read when the owner's engine is made again in the
+/// midst of that, before another packet has said whose it is.
+#[test]
+fn a_user_of_the_host_reads_on_after_a_restore() {
+    const BYTES: u32 = 64 << 10;
+    let place = |engine| Place { host: 0, engine };
+    let (owner, asker) = (place(0), place(1));
+    let world = World::at_switch(5, &[2, 1]);
+    let mut pair = Pair::between(world, [owner, asker], Allowance::of_connections(64), SIZES);
+    let grant = Grant { to: Grantee::User(8), rights: Rights::READ };
+    let (_, region) = pair.share("", (0, BYTES), &[grant]);
+    pair.own(0, &pattern(BYTES as usize));
+    let read = pair.start(Kind::Read, region, some(0, BYTES));
+    // The request leaves, and what is answered is not acknowledged.
+    pair.world.turn();
+    pair.world.member(asker).is_stopped = true;
+    (0..10).for_each(|_| pair.world.turn());
+    restore(&mut pair.world, owner);
+    pair.world.audit();
+    pair.world.member(asker).is_stopped = false;
+    let read = pair.end(read);
+    assert_eq!(read.status, Status::Done);
+    assert!(read.read == pattern(BYTES as usize));
+}
+
 #[test]
 fn what_is_revoked_is_never_read_again() {
     for owner_host in [1, 0] {

@@ -141,10 +141,10 @@ fn within_an_engine_a_write_and_a_read_end() {
         (0..3).for_each(|_| pair.world.turn());
         pair.begin_to_set_group("peers", &[], 21);
         pair.begin_to_set_group("others", &[own], 22);
-        pair.world.turn();
-        pair.owner.poll();
-        let told: Vec<Completion> = pair.owner.told.drain(..).collect();
-        assert_eq!(told, [21, 22].map(|token| Completion::GroupSet { status: 0, token }));
+        for token in [21, 22] {
+            pair.world.turn();
+            assert_eq!(told(&mut pair), [Completion::GroupSet { status: 0, token }]);
+        }
         let left = pair.owned(0, long);
         assert!(left[..64] == pattern(64) && left != pattern(long), "a part is there");
         if restores {
@@ -171,6 +171,22 @@ fn within_an_engine_a_write_and_a_read_end() {
         assert_eq!(pair.set_group("peers", &[own]), Status::Done);
         assert!(pair.ask(Kind::Read, region, some(0, SHARED_BYTES)).read == pattern(long));
         audit(&mut pair);
+    }
+}
+
+fn told(pair: &mut Pair) -> Vec<Completion> {
+    pair.owner.poll();
+    pair.owner.told.drain(..).collect()
+}
+
+/// Each goes through what is being read: a turn takes one, however many an app has for it.
+#[test]
+fn a_turn_takes_one_group_of_an_app() {
+    let mut pair = Pair::new(0);
+    (0..5).for_each(|token| pair.begin_to_set_group("peers", &hosts([0]), token));
+    for token in 0..5 {
+        pair.world.turn_alone(0);
+        assert_eq!(told(&mut pair), [Completion::GroupSet { status: 0, token }]);
     }
 }
 

@@ -220,6 +220,49 @@ fn what_is_revoked_is_written_and_read_no_further() {
     }
 }
 
+/// What is read has all of the window, and is given up: nothing of it will be released.
+#[test]
+fn a_message_goes_on_when_what_is_read_beside_it_is_revoked() {
+    for behind in [false, true] {
+        let (mut pair, region) = pair();
+        let read = pair.begin_to_read(region);
+        let late = behind.then(|| pair.start(Kind::FetchAdd, region, at(0)));
+        assert!(pair.owner.send(pair.far, b"to be revoked"));
+        pair.world.turn();
+        pair.asker.poll();
+        assert!(pair.asker.received.is_empty(), "there is no window for it");
+        assert_eq!(pair.unshare(region), Status::Done);
+        assert_eq!(pair.end(read).status, Status::NoRegion);
+        late.into_iter().for_each(|late| assert_eq!(pair.end(late).status, Status::NoRegion));
+        (0..TURNS).for_each(|_| pair.world.turn());
+        pair.asker.poll();
+        assert_eq!(pair.asker.received.len(), 1);
+        pair.audit();
+    }
+}
+
+/// The read had a claim to the whole pool, of which nothing is left.
+#[test]
+fn a_read_that_waits_for_memory_and_is_revoked_keeps_out_nobody() {
+    let mut pair = Pair::of_sizes(0, Sizes { receive_pool_bytes: 256 << 10, ..SIZES });
+    let region = pair.share_all();
+    let (_, other) = pair.world.connect(&mut pair.asker, &mut pair.owner, PORT);
+    assert!(pair.owner.send(other, &[1; 100]) && pair.owner.send(other, &[2; 8000]));
+    pair.world.turn();
+    let read = pair.start(Kind::Read, region, some(0, 200_000));
+    pair.world.turn();
+    assert!(pair.ended().is_empty());
+    assert_eq!(pair.unshare(region), Status::Done);
+    let released = pair.asker.received.pop_back().expect("both came");
+    pair.asker.release(released);
+    assert_eq!(pair.end(read).status, Status::NoRegion);
+    assert!(pair.owner.send(other, &[3; 100]));
+    (0..4).for_each(|_| pair.world.turn());
+    pair.asker.poll();
+    assert_eq!(pair.asker.received.len(), 2, "one that is kept, and one that has just come");
+    pair.audit();
+}
+
 /// By either side, aborted or in order: only what its own app has closed in order becomes whole.
 #[test]
 fn a_connection_that_ends_leaves_a_part_of_what_is_written() {

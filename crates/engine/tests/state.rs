@@ -186,6 +186,32 @@ fn frames_arrive_and_are_seen_whichever_engine_is_made_again() {
     assert!(seen >= 1000, "{seen}");
 }
 
+/// The app knows the lower half, which begins anew.
+#[test]
+fn messages_within_a_host_are_counted_beyond_the_lower_half() {
+    let mut world = World::new(1, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(0, SIZES));
+    world.listen(&server, PORT).expect("free");
+    let (near, _) = world.connect(&mut client, &mut server, PORT);
+    let has_sent_many = |mut state: State| {
+        let channel = &mut state.channels[client.channel as usize];
+        let connection = channel.slots[0].value.as_mut().expect("its only one");
+        (connection.submitted, connection.sent) = (u32::MAX, u32::MAX.into());
+        connection.sent_told = u32::MAX;
+        state
+    };
+    world.restore(0, has_sent_many).expect("it may have");
+    assert!(client.send(near, b"one more"));
+    world.turn_until(|_| {
+        server.poll();
+        !server.received.is_empty()
+    });
+    let flows = world.snapshot(0).flows;
+    let flow = flows.iter().find(|flow| flow.connection == near && flow.channel == client.channel);
+    let flow = flow.expect("it is open");
+    assert_eq!((flow.messages_sent, flow.messages_outstanding), (1 << 32, 0));
+}
+
 #[test]
 fn what_was_tampered_with_is_refused_or_in_order() {
     let (mut refused, mut taken) = (0, 0);

@@ -241,6 +241,28 @@ fn who_has_left_does_not_wait_for_its_peers_to_close() {
     }
 }
 
+/// What was never acknowledged is not told as finished before the end is told: whoever lingers
+/// looks at any moment.
+#[test]
+fn what_a_reset_ends_is_never_told_as_acknowledged() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+    client.send(b"it arrives");
+    run(&mut world, [&mut client, &mut server], |[client, _]| client.finished == 1);
+    world.fabric.set_cut(0, 1, true);
+    client.send(b"it does not");
+    (0..10).for_each(|_| world.turn());
+    server.close(true);
+    let mut told = Vec::new();
+    world.turn_until(|_| {
+        client.app.poll();
+        told.extend(client.app.tcp.drain(..));
+        matches!(told.last(), Some(Completion::TcpClosed { .. }))
+    });
+    let [Completion::TcpClosed { code, sent, .. }] = told[..] else { panic!("{told:?}") };
+    assert_eq!((code, sent), (Code::Reset, 1));
+}
+
 #[test]
 fn who_does_not_read_holds_up_its_peer_and_nobody_else() {
     let mut world = World::new(1, fabric::Faults::default());

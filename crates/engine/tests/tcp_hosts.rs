@@ -334,6 +334,8 @@ struct Between {
     firsts: BTreeMap<u16, u32>,
     /// The last TCP segment with data, with its IP header.
     last: Vec<u8>,
+    /// The queue takes nothing: whoever empties it is slow.
+    is_full: bool,
 }
 
 struct Tampered {
@@ -423,6 +425,9 @@ impl Queue for Tampered {
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
         let between = &self.between;
+        if lock(between).is_full {
+            return Transmit::Full;
+        }
         self.queue.transmit(&mut |frame| {
             let length = fill(frame);
             if length > 0 && lock(between).judge(&frame[..length]) { length } else { 0 }
@@ -574,6 +579,32 @@ fn a_router_says_that_nobody_is_there() {
     lock(&between[0]).refuses = false;
     run(&mut world, &mut peers, |peers| peers[1].received == b"anybody there?");
     assert_eq!(peers[0].end, None);
+}
+
+/// Nobody rings when a queue that was full has room again, and what has not left has no timer: an
+/// engine that sleeps meanwhile looks again soon.
+#[test]
+fn who_waits_for_room_in_the_queue_does_not_sleep_for_long() {
+    let (mut world, between) = tampered_world();
+    let (mut peers, to) = usual_ends(&mut world);
+    connect(&mut world, &mut peers, to);
+    talk(&mut world, &mut peers);
+    (0..1000).for_each(|_| world.turn());
+    let waits = |world: &World, host: usize| world.hosts[host].members[0].engine.waits_for_room();
+    between.iter().for_each(|between| lock(between).is_full = true);
+    assert!(!waits(&world, 0) && !waits(&world, 1), "there is nothing to send");
+    peers[0].send(b"a request");
+    // Where nobody listens a SYN is refused, which is no connection's affair.
+    let nobody = SocketAddr::new(to.ip(), SERVER_PORT + 1);
+    let stranger = (Ipv4Addr::new(10, 7, 0, 77), 1024);
+    lock(&between[1]).injected.push_back(syn((world.hosts[1].mac, nobody), stranger));
+    world.turn();
+    assert!(waits(&world, 0) && waits(&world, 1));
+    between.iter().for_each(|between| lock(between).is_full = false);
+    peers[1].received.clear();
+    run(&mut world, &mut peers, |peers| peers[1].received == b"a request");
+    (0..1000).for_each(|_| world.turn());
+    assert!(!waits(&world, 0) && !waits(&world, 1));
 }
 
 /// However many connections of an app wait for their first bytes, each has something of the memory

@@ -4,7 +4,7 @@
 mod world;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MILLISECOND, SECOND};
 use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
@@ -12,10 +12,13 @@ use clearway_engine::CaptureSpec;
 use clearway_nic::fabric::{Hash, RssOptions};
 use clearway_nic::{MacAddress, Queue};
 use clearway_wire::tcp::{Check, Flags, Repr, View};
+use clearway_wire::{arp, ethernet};
 use world::pair::restore;
 use world::tcp::{Peer, bytes, run, segment, spec};
 use world::{App, Place, SIZES, World, address};
 
+/// Where the servers are, if they are at one engine.
+const SERVER: Place = Place { host: 1, engine: 0 };
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
 /// What a client says at a time.
@@ -300,12 +303,34 @@ struct Stranger {
 
 impl Stranger {
     fn new(scene: &Scene, port: u16) -> Self {
-        Self { host: scene.world.hosts[1].mac, from: SocketAddr::new(address(77), port) }
+        Self::at(scene, SocketAddr::new(address(77), port))
+    }
+
+    fn at(scene: &Scene, from: SocketAddr) -> Self {
+        Self { host: scene.world.hosts[1].mac, from }
     }
 
     fn frame(&self, flags: Flags, (sequence, acknowledgement): (u32, u32)) -> Vec<u8> {
         let repr = Repr { sequence, acknowledgement, flags, window: 1000, ..Repr::default() };
         segment((self.host, to()), (STRANGER_MAC, self.from), repr)
+    }
+
+    /// It asks for the host's Ethernet address, or says its own.
+    fn arp(&self, operation: arp::Operation) -> Vec<u8> {
+        let [source, target] = [self.from, to()].map(|end| match end.ip() {
+            IpAddr::V4(address) => address,
+            IpAddr::V6(_) => panic!("IPv4"),
+        });
+        let (target_mac, destination) = match operation {
+            arp::Operation::Request => ([0; 6], ethernet::BROADCAST),
+            arp::Operation::Reply => (self.host, self.host),
+        };
+        let (source_mac, ether_type) = (STRANGER_MAC, ethernet::ether_type::ARP);
+        let mut frame = vec![0; 14 + arp::LENGTH];
+        ethernet::Repr { destination, source: source_mac, ether_type }.emit(&mut frame);
+        let repr = arp::Repr { operation, source_mac, source, target_mac, target };
+        repr.emit(&mut frame[14..]);
+        frame
     }
 
     /// What it is answered, if it is within some time: flags and numbers.
@@ -320,7 +345,7 @@ impl Stranger {
             scene.world.turn();
             let mut answer = None;
             scene.world.stranger().receive(32, &mut |burst, _| {
-                let mut segments = burst.iter().filter(|frame| frame[12..14] == [8, 0]);
+                let mut segments = burst.iter().filter(|frame| self.is_meant_by(frame));
                 answer = segments.next_back().map(|frame| {
                     let view = View::new(&frame[34..]).expect("a segment");
                     let check = Check::Addresses(to().ip(), self.from.ip());
@@ -334,6 +359,17 @@ impl Stranger {
             }
         }
         None
+    }
+
+    fn is_meant_by(&self, frame: &[u8]) -> bool {
+        let IpAddr::V4(own) = self.from.ip() else { return false };
+        frame[12..14] == [8, 0] && frame[30..34] == own.octets()
+    }
+
+    /// What comes by itself within so much time.
+    fn wait(&self, scene: &mut Scene, ns: u64) -> Option<(Flags, u32, u32)> {
+        scene.world.now = scene.world.now + ns;
+        self.ask(scene, &[0; 60])
     }
 
     /// Gives the NIC of host 1 another key, until what comes from here goes to another queue.
@@ -468,6 +504,49 @@ fn what_is_half_open_is_anothers_when_its_listener_goes() {
         assert_eq!(stranger.ask(&mut scene, &ack), None, "it is not reset");
         scene.servers[0].poll();
         assert_eq!(scene.servers[0].peers.len(), 1);
+    }
+}
+
+/// RFC 9293, section 3.8.1: a SYN-ACK that is not answered is sent again, too. Whoever waits for
+/// the server to speak, and whose acknowledgement is lost, has nothing else.
+#[test]
+fn a_syn_is_answered_again_whoever_comes_meanwhile() {
+    let mut scene = Scene::new(12, 1);
+    scene.join(0);
+    let stranger = Stranger::new(&scene, 5000);
+    let first = stranger.ask(&mut scene, &stranger.frame(Flags::SYN, (1000, 0)));
+    for number in 0..70 {
+        let from = SocketAddr::new(address(78 + number % 2), 6000 + number as u16);
+        let other = Stranger::at(&scene, from);
+        other.ask(&mut scene, &other.frame(Flags::SYN, (1000, 0))).expect("an answer");
+    }
+    let again = stranger.wait(&mut scene, SECOND + SECOND / 10);
+    assert!(first.is_some() && again == first, "{again:?} and not {first:?}");
+    assert_eq!(scene.world.counter(SERVER, "packets_unresolved"), 0);
+}
+
+/// An engine that is made again has forgotten the way on which the SYN came, but not its
+/// neighbours, and asks for whom it does not know.
+#[test]
+fn a_syn_is_answered_again_by_an_engine_that_is_made_again() {
+    for is_known in [true, false] {
+        let mut scene = Scene::new(13, 1);
+        scene.join(0);
+        let stranger = Stranger::new(&scene, 5000);
+        if is_known {
+            stranger.ask(&mut scene, &stranger.arp(arp::Operation::Request));
+        }
+        let first = stranger.ask(&mut scene, &stranger.frame(Flags::SYN, (1000, 0)));
+        restore(&mut scene.world, SERVER);
+        let mut again = stranger.wait(&mut scene, SECOND + SECOND / 10);
+        assert_eq!(again.is_some(), is_known);
+        if !is_known {
+            stranger.ask(&mut scene, &stranger.arp(arp::Operation::Reply));
+            again = stranger.wait(&mut scene, 2 * SECOND);
+        }
+        assert!(first.is_some() && again == first, "{again:?} and not {first:?}");
+        let lost = scene.world.counter(SERVER, "packets_unresolved");
+        assert_eq!(lost, u64::from(!is_known));
     }
 }
 

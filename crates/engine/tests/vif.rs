@@ -128,6 +128,27 @@ fn wait_for_bursts(world: &mut World, app: &mut App, vif: u32, bursts: u32) -> w
     app.reports[&vif]
 }
 
+/// An app that makes room in its ring rings no doorbell.
+#[test]
+fn an_engine_does_not_sleep_for_long_while_a_report_waits() {
+    let (mut world, mut a, _b) = two_apps();
+    let waits = |world: &World| world.hosts[0].members[0].engine.waits_for_room();
+    for _ in 0..SIZES.completion_entries {
+        a.submit(&Command::OpenStream { token: 1, connection: 0 });
+    }
+    (0..10).for_each(|_| world.turn());
+    assert!(!waits(&world), "all that was told has room");
+    let frame = there(&world).frame(&[1; 64]);
+    a.send_frames(1, &[&frame]);
+    (0..10).for_each(|_| world.turn());
+    assert!(waits(&world));
+    a.poll();
+    assert_eq!((a.failed.len(), a.reports.len()), (SIZES.completion_entries as usize, 0));
+    world.turn();
+    assert!(!waits(&world));
+    assert_eq!(wait_for_bursts(&mut world, &mut a, 1, 1).sent, 1);
+}
+
 #[test]
 fn frames_go_from_vif_to_vif_over_the_wire() {
     let (mut world, mut a, mut b) = two_apps();
@@ -196,6 +217,23 @@ fn what_a_vif_may_not_send_stays_and_is_counted_by_reason() {
     let frame = good.frame(b"good");
     a.send_frames(1, &[&frame]);
     assert_eq!(wait_for_frames(&mut world, &mut b, 1), [frame]);
+}
+
+/// Although the queue would take it, and did so before.
+#[test]
+fn what_the_link_does_not_carry_any_more_is_refused() {
+    let (mut world, mut a, mut b) = two_apps();
+    let frame = there(&world).frame(&[0; 1200]);
+    a.send_frames(1, &[&frame]);
+    assert_eq!(wait_for_frames(&mut world, &mut b, 1), std::slice::from_ref(&frame));
+    world.set_mtu(0, 1000);
+    a.send_frames(1, &[&frame]);
+    let report = wait_for_bursts(&mut world, &mut a, 1, 2);
+    assert_eq!((report.sent, report.rejected), (1, 1));
+    assert_eq!(FrameRefusal::from_u8(report.reason), Some(FrameRefusal::TooLong));
+    world.set_mtu(0, 1500);
+    a.send_frames(1, &[&frame]);
+    assert_eq!(wait_for_bursts(&mut world, &mut a, 1, 3).sent, 2);
 }
 
 /// The issue: "the app may rewrite its memory at any moment and must not get a spoofed packet out".

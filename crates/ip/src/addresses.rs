@@ -27,6 +27,8 @@ pub(super) struct Addresses {
     host_v4: Vec<Ipv4Addr>,
     host_v6: Vec<Ipv6Addr>,
     routes: Routes,
+    /// The kernel routes, by interfaces that nobody here knows.
+    is_routed: bool,
 }
 
 impl Addresses {
@@ -45,7 +47,8 @@ impl Addresses {
         routes.extend(&config.routes);
         let host_v4 = v4.iter().map(|own: &OwnV4| own.address).collect();
         let host_v6 = v6.clone();
-        Self { v4, v6, host_v4, host_v6, routes: Routes::new(routes) }
+        let (routes, is_routed) = (Routes::new(routes), config.router.is_some());
+        Self { v4, v6, host_v4, host_v6, routes, is_routed }
     }
 
     /// The host's other NICs have these addresses. Addresses of a link say nothing elsewhere:
@@ -125,8 +128,14 @@ impl Addresses {
     /// The best ways to `destination`, in the order in which they are to be tried. None if it is
     /// no address of one other host.
     pub(super) fn routes(&self, destination: IpAddr) -> impl Iterator<Item = &Route> + Clone {
-        let routes = self.may_be_source(destination).then(|| self.routes.to(destination));
+        let is_reached = self.may_be_source(destination) && !self.lacks_link(destination);
+        let routes = is_reached.then(|| self.routes.to(destination));
         routes.into_iter().flatten()
+    }
+
+    /// RFC 4007, section 6: an address of a link means nothing without that.
+    fn lacks_link(&self, address: IpAddr) -> bool {
+        self.is_routed && address.is_ipv6() && is_link_local(address)
     }
 
     /// The own address to send to `destination` from by `route`: the one that the route prefers,

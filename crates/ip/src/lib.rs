@@ -329,15 +329,33 @@ impl Interface {
         self.neighbours.poll_settled()
     }
 
-    /// The path as far as it is known, without asking for a neighbour: for the last words of a
-    /// flow. Not to be kept.
+    /// The path as far as it is known, without asking for a neighbour. Not to be kept.
+    #[must_use]
+    pub fn known_path(&self, source: IpAddr, destination: IpAddr, protocol: u8) -> Option<Path> {
+        let next_hop = self.route(destination).filter(|_| self.is_own(source))?;
+        let mac = self.neighbours.known(next_hop)?;
+        Some(self.path_over(source, destination, protocol, mac, Time::ZERO))
+    }
+
+    /// The same for UDP datagrams: for the last words of a flow.
     #[must_use]
     pub fn known_udp_path(&self, source: SocketAddr, destination: SocketAddr) -> Option<UdpPath> {
-        let mac = self.neighbours.known(self.route(destination.ip())?)?;
-        let (from, to) = (source.ip(), destination.ip());
-        let path =
-            self.is_own(from).then(|| self.path_over(from, to, protocol::UDP, mac, Time::ZERO));
+        let path = self.known_path(source.ip(), destination.ip(), protocol::UDP);
         path.map(|path| path.udp(source.port(), destination.port()))
+    }
+
+    /// The path to a stranger to whom something is sent again, and who may not be there: as far as
+    /// it is known. The neighbour is asked for, of few at a time. Not to be kept.
+    pub fn path_to_stranger(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+    ) -> Option<Path> {
+        let next_hop = self.route(destination).filter(|_| self.is_own(source))?;
+        let mac = self.neighbours.resolve_for_stranger(now, next_hop)?;
+        Some(self.path_over(source, destination, protocol, mac, Time::ZERO))
     }
 
     /// The way back that `packet` came: for answers to strangers, who must not be able to make this

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! A stranger has little influence: an entry comes into being only when this host wants to send,
-//! or from a request that was addressed to it, and then only into the free half of the cache. An
-//! answer counts only while it is asked for. Entries in use are never pushed out.
+//! or from a request that was addressed to it. That makes one only in the free half of the cache,
+//! and so does what is sent to strangers. An answer counts only while it is asked for. Entries in
+//! use are never pushed out.
 
 use super::{IN_USE_NS, Resolution};
 use clearway_base::{SECOND, Time};
@@ -34,6 +35,8 @@ const ENTRIES_MAX: usize = 4096;
 const ENTRIES_BY_REQUEST_MAX: usize = ENTRIES_MAX / 2;
 /// Entries without an answer, at most; beyond that the oldest gives way.
 const UNANSWERED_MAX: usize = 1024;
+/// So many of them, and nobody is asked for because of a stranger: the rest is for apps.
+const UNANSWERED_BY_STRANGERS_MAX: usize = UNANSWERED_MAX / 4;
 /// Questions that wait to be sent: all that can be asked at a time. What does not fit is asked a
 /// second later.
 const QUESTIONS_MAX: usize = ENTRIES_MAX;
@@ -187,6 +190,22 @@ impl Neighbours {
                 Resolution::Known(mac)
             }
         }
+    }
+
+    /// The address of `next_hop`, if there is one. It is asked for if not, but not for so many that
+    /// strangers, who may come from anywhere, would keep out those whom apps ask for.
+    pub(super) fn resolve_for_stranger(
+        &mut self,
+        now: Time,
+        next_hop: IpAddr,
+    ) -> Option<MacAddress> {
+        let known = self.known(next_hop);
+        let is_free = self.entries.len() < ENTRIES_BY_REQUEST_MAX
+            && self.unanswered.len() < UNANSWERED_BY_STRANGERS_MAX;
+        if known.is_none() && (is_free || self.entries.contains_key(&next_hop)) {
+            self.resolve(now, next_hop);
+        }
+        known
     }
 
     /// The neighbour has been heard to receive what was sent to it.

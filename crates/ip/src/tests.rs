@@ -763,6 +763,9 @@ fn a_kernel_that_routes_is_asked_nothing() {
     routed.handle_timeout(NOW + SECOND);
     assert!(!routed.has_output());
     assert_eq!(routed.poll_wanted(), None);
+    // It would have to be told the interface.
+    let of_a_link: IpAddr = "fe80::2".parse().unwrap();
+    assert_eq!((routed.rank(of_a_link), routed.route(of_a_link)), (None, None));
 }
 
 #[derive(Debug, PartialEq)]

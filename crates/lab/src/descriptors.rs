@@ -23,8 +23,8 @@ pub(crate) struct Descriptor {
     pub(crate) send_timeout_ns: Option<u64>,
     /// Options that are only remembered, by level and name.
     pub(crate) noted: BTreeMap<(i32, i32), i32>,
-    /// How often something has changed: for edges.
-    pub(crate) changes: u64,
+    /// Which change of all was its last: for edges.
+    pub(crate) changed: u64,
 }
 
 impl Descriptor {
@@ -35,7 +35,7 @@ impl Descriptor {
             receive_timeout_ns: None,
             send_timeout_ns: None,
             noted: BTreeMap::new(),
-            changes: 0,
+            changed: 0,
         }
     }
 
@@ -56,6 +56,8 @@ impl Descriptor {
 pub(crate) struct Descriptors {
     table: Vec<Option<Descriptor>>,
     numbers: BTreeMap<Socket, i32>,
+    /// Changes, ever.
+    changes: u64,
 }
 
 const FIRST: i32 = 3;
@@ -121,10 +123,17 @@ impl Descriptors {
     }
 
     pub(crate) fn note_change(&mut self, socket: Socket) {
-        if let Some(number) = self.numbers.get(&socket).copied()
-            && let Ok(descriptor) = self.get_mut(number)
-        {
-            descriptor.changes += 1;
+        if let Some(number) = self.numbers.get(&socket).copied() {
+            self.note_change_of(number);
+        }
+    }
+
+    /// The same of any descriptor.
+    pub(crate) fn note_change_of(&mut self, number: i32) {
+        self.changes += 1;
+        let changes = self.changes;
+        if let Ok(descriptor) = self.get_mut(number) {
+            descriptor.changed = changes;
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Epoll {
 struct Item {
     events: u32,
     data: u64,
-    /// The changes that it was told of.
+    /// The last change when it was told of.
     seen: Option<u64>,
     /// EPOLLONESHOT: it was told.
     is_spent: bool,
@@ -106,6 +106,7 @@ impl Host {
             match (operation, items.contains_key(&fd)) {
                 (libc::EPOLL_CTL_ADD, false) | (libc::EPOLL_CTL_MOD, true) => {
                     items.insert(fd, item);
+                    state.descriptors.note_change_of(epoll);
                 }
                 (libc::EPOLL_CTL_DEL, true) => {
                     items.remove(&fd);
@@ -160,8 +161,8 @@ fn tell(state: &mut State, epoll: i32, most: usize) -> Result<Vec<Epolled>, Errn
     let mut told = Vec::new();
     for (fd, item) in turns {
         let events = events(&state.descriptors, state, fd, 0)? & (item.events | ALWAYS);
-        let changes = state.descriptors.get(fd)?.changes;
-        let is_news = item.events & EDGE == 0 || item.seen != Some(changes);
+        let changed = last_change(&state.descriptors, fd, 0)?;
+        let is_news = item.events & EDGE == 0 || item.seen.is_none_or(|seen| seen < changed);
         if events == 0 || item.is_spent || !is_news {
             continue;
         }
@@ -169,12 +170,25 @@ fn tell(state: &mut State, epoll: i32, most: usize) -> Result<Vec<Epolled>, Errn
         let epoll = state.descriptors.epoll_mut(epoll)?;
         epoll.last = fd;
         let is_spent = item.events & ONE_SHOT != 0;
-        epoll.items.insert(fd, Item { seen: Some(changes), is_spent, ..item });
+        epoll.items.insert(fd, Item { seen: Some(changed), is_spent, ..item });
         if told.len() == most {
             break;
         }
     }
     Ok(told)
+}
+
+/// The last change of what a descriptor tells of.
+fn last_change(descriptors: &Descriptors, fd: i32, depth: u32) -> Result<u64, Errno> {
+    let descriptor = descriptors.get(fd)?;
+    let below = match &descriptor.kind {
+        Kind::Epoll(epoll) if depth < NESTED_MAX => {
+            let changes = |fd: &i32| last_change(descriptors, *fd, depth + 1).unwrap_or(0);
+            epoll.items.keys().map(changes).max()
+        }
+        _ => None,
+    };
+    Ok(descriptor.changed.max(below.unwrap_or(0)))
 }
 
 /// What can be done with a descriptor, as EPOLL events, whose numbers are those of POLL events.

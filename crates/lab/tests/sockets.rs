@@ -824,6 +824,18 @@ cases! {
         read 4 100 = 100
         +0.04 > . 1:1(0) ack 101";
 
+    /// Also those of what another one waits for.
+    epoll_tells_edges_of_another: established() => "
+        epoll_create = 5; epoll_add 5 4 in = 0
+        epoll_create = 6; epoll_add 6 5 in edge = 0
+        < P. 1:51(50) ack 1
+        epoll_wait 6 0 = 1; epoll_wait 6 0 = 0; epoll_wait 5 0 = 1
+        < P. 51:101(50) ack 1
+        epoll_wait 6 0 = 1; epoll_wait 6 0 = 0
+        epoll_mod 5 4 in = 0; epoll_wait 6 0 = 1; epoll_wait 6 0 = 0
+        read 4 100 = 100; epoll_wait 6 0 = 0
+        +0.04 > . 1:1(0) ack 101";
+
     epoll_tells_once: established() => "
         epoll_create = 5; epoll_add 5 4 in once = 0
         < P. 1:51(50) ack 1

@@ -49,7 +49,7 @@ pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
 /// ([`af_packet::Config::super_frames`]).
 /// `Info::driver` and `Info::mode` say which it is and why.
 ///
-/// A mode or a number of queues that is given leaves AF_XDP only: others have neither.
+/// A mode that is given, or more than one queue, leaves AF_XDP only.
 pub fn open_interface(
     config: &af_xdp::Config,
     super_frames: Option<bool>,

@@ -15,7 +15,9 @@ use clearway_nic::{
     AttachMode, Error, Installed, Memory, NotInstalled, Opener, Queue, ThisProcess, XdpSocket,
     af_xdp,
 };
+use clearway_wire::digest::fields;
 use conformance::Pair;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use veth::{
     INTERFACE, IPV4, IPV6, Veth, bind_again, ends_with, ip, next_frame, no_frame, ping,
     wait_for_link,
@@ -322,6 +324,29 @@ fn an_interface_may_vanish() {
     steering.unregister_udp_port(None, PORT).expect("the filter is still there");
 }
 
+/// The kernel leaves an error at the socket, which is there when the link is up again.
+#[test]
+fn a_link_that_comes_back_while_nobody_sleeps_keeps_nobody_awake() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut queue, _steering) = open(&veth.near);
+    let device = veth.near.within(|| Device::open(INTERFACE)).expect("entered");
+    let device = device.expect("it is there");
+    ip(&veth.near, &format!("link set {INTERFACE} down"));
+    ip(&veth.near, &format!("link set {INTERFACE} up"));
+    veth::until("the link is up again", || device.running().unwrap_or(false));
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut sleeps = || {
+        // Something may have come: a link that is up is news to the kernel.
+        let armed = queue.arm();
+        let wait = queue.wait_fd().expect("a socket");
+        let woken = poll(&mut [PollFd::new(&wait, PollFlags::IN)], Some(&at_once));
+        queue.disarm();
+        queue.receive(64, &mut |_, _| ());
+        armed && woken.expect("it can be waited for") == 0
+    };
+    assert!((0..100).any(|_| sleeps()));
+}
+
 #[test]
 fn it_works_beside_af_xdp_and_talks_to_it() {
     let Some(veth) = Veth::new() else { return };
@@ -428,6 +453,31 @@ fn what_the_kernel_sends_to_an_address_of_ours_comes_in_again() {
         next_frame("the far end has it", &mut *far, |frame| frame.ends_with(payload));
     }
     no_frame(&mut *near, |frame| frame.ends_with(b"again"));
+}
+
+/// Who takes back what was never asked for takes nobody's group along.
+#[test]
+fn a_group_is_let_in_as_long_as_somebody_wants_copies() {
+    let Some(veth) = Veth::new() else { return };
+    let (_queue, mut steering) = open(&veth.near);
+    let pattern = |ether_type: u64| {
+        let (mac, of_type) = (fields::MAC_DESTINATION, fields::ETHER_TYPE);
+        let mut mask = [0; 8];
+        (mask[0], mask[1]) = (if ether_type == 0 { 0 } else { of_type.mask() }, mac.mask());
+        let group = mac.place(0x0100_5e01_0203);
+        let value = [of_type.place(ether_type), group, 0, 0, 0, 0, 0, 0];
+        SteerPattern::new(mask, value).expect("the eighth word is left out")
+    };
+    let is_let_in = || {
+        let groups = veth.near.ip(&format!("maddr show dev {INTERFACE}")).expect("it is there");
+        groups.contains("01:00:5e:01:02:03")
+    };
+    steering.add_copies(&pattern(0)).expect("there is room");
+    assert!(is_let_in());
+    steering.remove_copies(&pattern(0x88b5)).expect("nobody had asked for that");
+    assert!(is_let_in());
+    steering.remove_copies(&pattern(0)).expect("it was there");
+    assert!(!is_let_in());
 }
 
 /// Everything is as it is with older kernels, and it is said.

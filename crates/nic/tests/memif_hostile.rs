@@ -117,6 +117,22 @@ fn oversize_and_empty_frames_are_dropped_and_counted() {
     assert_eq!(peer.index(S2M + 64), 6, "all descriptors are given back when nothing more comes");
 }
 
+/// Else a peer could have one turn of an engine look at all that a ring holds.
+#[test]
+fn what_is_dropped_counts_for_the_budget() {
+    let mut server = Server::new("budget");
+    let mut peer = server.connect();
+    let empty = Descriptor { flags: 0, region: 0, length: 0, offset: BUFFERS as u32 };
+    (0..200).for_each(|slot| peer.set_descriptor(S2M, slot, empty));
+    peer.set_descriptor(S2M, 200, Descriptor { length: 60, ..empty });
+    peer.set_index(S2M + 6, 201);
+    for (dropped, frames) in [(64, 0), (128, 0), (192, 0), (200, 1)] {
+        assert_eq!(server.queue.receive(64, &mut |_, _| ()), frames);
+        assert_eq!(server.queue.counters().rx_frames_dropped, dropped);
+    }
+    assert!(server.queue.link_up());
+}
+
 #[test]
 fn a_chain_without_end_ends_the_link() {
     let mut server = Server::new("chain");

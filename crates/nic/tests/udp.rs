@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use clearway_nic::interface::Namespace;
 use clearway_nic::udp::{self, Config, OWN_MAC, ROUTER_MAC};
-use clearway_nic::{Error, Queue, Transmit};
+use clearway_nic::{Error, Queue, Transmit, af_packet};
 use conformance::Pair;
-use veth::{INTERFACE, IPV6, Veth, ip};
+use veth::{INTERFACE, IPV4, IPV6, Veth, ip};
 
 /// A port from which packets leave.
 const SOURCE_PORT: u16 = 50_000;
@@ -232,6 +232,25 @@ fn a_stranger_may_send_anything_from_anywhere() {
     assert_eq!(b.counters().rx_frames_dropped, 2);
 }
 
+/// Of what cannot be shown a look takes no more than about as much as it may show.
+#[test]
+fn a_look_ends_whatever_a_stranger_sends() {
+    let ([_, mut b], [_, to], port) = pair_on_loopback();
+    let stranger = UdpSocket::bind(("127.0.0.1", 0)).expect("a port is free");
+    let sent = 100;
+    for _ in 0..sent {
+        stranger.send_to(&[7; 1473], (to, port)).expect("loopback takes all");
+    }
+    let mut before = 0;
+    veth::until("all have been taken", || {
+        assert_eq!(b.receive(4, &mut |frames, _| panic!("{frames:x?} are too long")), 0);
+        let dropped = b.counters().rx_frames_dropped;
+        assert!(dropped - before < 32, "{} at once", dropped - before);
+        before = dropped;
+        dropped == sent
+    });
+}
+
 #[test]
 fn what_the_kernel_has_no_room_for_is_counted() {
     let ([_, mut b], [_, to], port) = pair_on_loopback();
@@ -312,6 +331,39 @@ fn what_is_too_large_for_the_path_is_told_like_a_router_would() {
     queue(&mut *a, &large);
     a.flush();
     assert_eq!(without_port(receive(&mut *b, 1).remove(0)), without_port(large));
+}
+
+/// A router's news of a packet that has left come by the next one, be it as small as it likes.
+#[test]
+fn what_was_too_large_before_takes_nothing_else_with_it() {
+    let Some(veth) = Veth::new() else { return };
+    let port = conformance::UDP_PORT;
+    let (mut a, mut b) =
+        (within(&veth.near, &Config::new(port)), within(&veth.far, &Config::new(port)));
+    let way = [IpAddr::from(IPV4[0]), IpAddr::from(IPV4[1])];
+    let large = frame(way, [SOURCE_PORT, port], 0, &[1; 1472]);
+    queue(&mut *a, &large);
+    a.flush();
+    let arrived = receive(&mut *b, 1).remove(0);
+
+    let mut error = [&[3, 4, 0, 0, 0, 0, 5, 120][..], &arrived[14..42]].concat();
+    let checksum = veth::checksum(&error);
+    error[2..4].copy_from_slice(&checksum.to_be_bytes());
+    let packet = veth::ipv4(IPV4[0], 1, &[], 0, &error);
+    let macs = [&veth.far, &veth.near].map(veth::mac_at);
+    let router = veth.far.within(|| af_packet::open(&af_packet::Config::new(INTERFACE)));
+    let (mut router, _steering) = router.expect("entered").expect("veth can be opened");
+    veth::wait_for_link(&mut *router[0]);
+    veth::send(&mut *router[0], &veth::ethernet(macs, &[], 0x0800, &packet));
+    veth::until("the kernel knows what passes", || {
+        ip(&veth.near, &format!("route get {}", IPV4[1])).contains("mtu 1400")
+    });
+
+    let small = frame(way, [SOURCE_PORT, port], 0, b"small");
+    queue(&mut *a, &small);
+    a.flush();
+    assert_eq!(without_port(receive(&mut *b, 1).remove(0)), without_port(small));
+    assert_eq!((a.counters().tx_frames, a.counters().tx_frames_dropped), (2, 0));
 }
 
 #[test]

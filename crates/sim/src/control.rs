@@ -82,7 +82,7 @@ impl ControlPlane {
             has_steering: true,
             only_messages: None,
         };
-        let settings = Settings { policy: policy(), own_user: 0, udp_port, seed: 1 };
+        let settings = Settings { policy: policy(), own_user: 0, udp_port, seed: 1, wake_up_ns: 0 };
         let facts: Vec<NicFacts> = nics.into_iter().map(nic).collect();
         let engines = facts.iter().map(|nic| nic.engines.len()).enumerate();
         let nics = engines.flat_map(|(nic, count)| std::iter::repeat_n(nic, count)).collect();

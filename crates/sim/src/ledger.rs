@@ -143,6 +143,8 @@ clearway_base::tally! {
         ended_refused,
         /// Attempts beyond a limit.
         ended_limit,
+        /// Frames that have come by virtual interfaces, and were right where bits are not flipped.
+        raw_frames_received,
         /// Messages that were dropped since they could not leave in time.
         messages_dropped,
         /// Messages whose connection ended before they arrived.

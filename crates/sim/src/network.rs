@@ -252,6 +252,11 @@ impl Network {
         }
     }
 
+    /// How long a frame that came now would wait for the link from the switch to a port.
+    pub(crate) fn wait_ns(&self, now: Time, port: u32) -> u64 {
+        self.ports[port as usize].down.wait_ns(now)
+    }
+
     /// Frames that hosts have sent so far.
     pub(crate) const fn frames(&self) -> u64 {
         self.frames

@@ -23,8 +23,8 @@ pub struct Options {
     pub tcp: bool,
     /// Apps share memory, and ask for one-sided operations; `None` lets the seed decide.
     pub operations: Option<bool>,
-    /// How much time the hosts see with faults, at least a second; after it comes a calm time in
-    /// which everything ends well.
+    /// How much time the hosts see with faults, which is some; after it comes a calm time in which
+    /// everything ends well.
     pub duration_ns: u64,
 }
 

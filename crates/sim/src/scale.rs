@@ -3,6 +3,7 @@
 //! measured.
 
 mod crowd;
+mod engines;
 mod fairness;
 mod flows;
 mod hosts;
@@ -10,6 +11,7 @@ mod set_up;
 mod sharing;
 mod stage;
 
+pub use engines::{EnginesRate, engines};
 pub use fairness::{Fairness, fairness};
 pub use flows::{FlowCost, flow_memory_bytes, flows};
 pub use hosts::{HostMemory, HostsCost, host_memory, hosts};

@@ -391,6 +391,11 @@ impl Connection {
         self.snd.pop_acknowledged(all)
     }
 
+    /// The next extent that is acknowledged.
+    pub(crate) fn pop_acknowledged(&mut self) -> Option<Extent> {
+        self.snd.pop_acknowledged(false)
+    }
+
     /// What was sent was sent again, and is not acknowledged.
     pub(crate) const fn is_silent(&self) -> bool {
         self.retries > 0

@@ -60,6 +60,8 @@ pub(crate) struct HalfOpen {
     pub(crate) timestamp_offset: u32,
     pub(crate) sent: Time,
     pub(crate) retries: u8,
+    /// How often the answer was sent again: not while its listener waits for data.
+    pub(crate) resent: u8,
     /// Its SYN has come more than once.
     pub(crate) is_again: bool,
     /// It has answered, and its listener waits for data.
@@ -254,6 +256,7 @@ impl HalfOpen {
             options: self.offer.options(),
             ecn: self.offer.ecn.answered(self.retries),
             sent: (self.retries == 0).then_some(self.sent),
+            resent: self.resent,
         }
     }
 }
@@ -359,6 +362,7 @@ pub(crate) fn from_cookie(
         timestamp_offset,
         sent: Time::ZERO,
         retries: 1, // the round-trip time is not known
+        resent: 0,  // by its timer, and there was none
         is_again: false,
         is_deferred: false,
         challenges: Challenges::default(),

@@ -74,6 +74,9 @@ pub(crate) struct Delivered {
     /// sent once: others are ambiguous (Karn's algorithm).
     pub(crate) newest: Option<Time>,
     pub(crate) oldest: Option<Time>,
+    /// Something that was sent again is acknowledged in order: what stands behind it may have come
+    /// long before, and waited for it.
+    pub(crate) has_resent: bool,
     /// Where the first segment of it ends that was sent once.
     pub(crate) first_end: u64,
     /// When the newest transmission of all left.
@@ -83,8 +86,8 @@ pub(crate) struct Delivered {
 impl Delivered {
     pub(crate) const fn new(now: Time, min_rtt_ns: u64) -> Self {
         let last_sent = Time::ZERO;
-        let (newest, oldest, first_end) = (None, None, u64::MAX);
-        Self { now, min_rtt_ns, bytes: 0, newest, oldest, first_end, last_sent }
+        let (newest, oldest, has_resent, first_end) = (None, None, false, u64::MAX);
+        Self { now, min_rtt_ns, bytes: 0, newest, oldest, has_resent, first_end, last_sent }
     }
 
     #[inline]
@@ -257,7 +260,9 @@ impl Scoreboard {
             self.lost_bytes -= gone;
         }
         delivered.bytes += gone;
-        if !record.again {
+        if record.again {
+            delivered.has_resent = true;
+        } else {
             delivered.oldest.get_or_insert(record.sent);
         }
         if gone == u64::from(record.length) {

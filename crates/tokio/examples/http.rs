@@ -42,7 +42,11 @@ pub(crate) async fn serve(options: &Options, port: u16) -> std::io::Result<Infal
     println!("listening on port {port}");
     loop {
         let (stream, peer) = listener.accept().await?;
-        stream.set(TcpOption::NoDelay(true))?;
+        // It may have been reset by now, which is nothing to the others.
+        if let Err(error) = stream.set(TcpOption::NoDelay(true)) {
+            eprintln!("{peer}: {error}");
+            continue;
+        }
         tokio::spawn(async move {
             let served = http1::Builder::new()
                 .pipeline_flush(true)

@@ -1,6 +1,6 @@
 //! Calls: requests and answers between apps of Clearway, as futures.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use clearway_client::{
-    self as client, Answer, Awaited, CallEvent, CallId, Channel, ConnectionId, Error, Event,
+    self as client, Answer, Awaited, CallEvent, CallId, Channel, Code, ConnectionId, Error, Event,
     ListenAddress, Listener, Options, Outcome, Refusal, Request, RequestId, Token,
 };
 use tokio::time::timeout_at;
@@ -46,8 +46,9 @@ struct Callers {
     channel: Channel,
     calls: client::Calls,
     waiting: HashMap<CallId, Waiting>,
-    /// They wait for room to send.
-    senders: Vec<Waker>,
+    /// They wait for room to send, in the order in which they came.
+    senders: BTreeMap<u64, Waker>,
+    sender_last: u64,
     requests: VecDeque<Request>,
     servers: Vec<Waker>,
     attempts: Attempts<ConnectionId>,
@@ -73,7 +74,8 @@ impl Calls {
             channel: Channel::attach(options)?,
             calls: client::Calls::new(),
             waiting: HashMap::new(),
-            senders: Vec::new(),
+            senders: BTreeMap::new(),
+            sender_last: 0,
             requests: VecDeque::new(),
             servers: Vec::new(),
             attempts: Attempts::default(),
@@ -102,7 +104,8 @@ impl Calls {
     }
 
     /// Asks the app at the other end of a connection, and waits for the answer, with any number of
-    /// others at the same time. If the future is dropped the call is cancelled.
+    /// others at the same time. If the future is dropped the call is cancelled. Without time to
+    /// wait nothing is asked ([`Code::WouldBlock`]).
     ///
     /// # Errors
     /// As those of [`clearway_client::Calls::call`].
@@ -113,11 +116,14 @@ impl Calls {
         body: &[u8],
         timeout: Option<Duration>,
     ) -> Result<Lent<Answer>, Error> {
+        check_time(timeout)?;
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        let mut sender = Sender { shared: &self.shared, number: None };
         let sending = poll_fn(|context| {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            self.shared.enter().poll_start((connection, method, body, left), context)
+            let request = (connection, method, body, left);
+            self.shared.enter().poll_start(request, &mut sender.number, context)
         });
         let call = match deadline {
             None => sending.await?,
@@ -125,6 +131,7 @@ impl Calls {
                 Error::TimedOut { awaited: Awaited::Room, waited: begun.elapsed() }
             })??,
         };
+        drop(sender);
         let asked = Asked { shared: &self.shared, call };
         let outcome = poll_fn(|context| asked.shared.enter().poll_call(call, context)).await?;
         let answer = outcome.into_answer(&mut self.shared.enter().channel, connection, begun)?;
@@ -164,8 +171,11 @@ impl Calls {
     /// # Errors
     /// If it has ended.
     pub fn close(&self, connection: ConnectionId) -> Result<(), Error> {
-        let Callers { channel, calls, .. } = &mut **self.shared.enter();
-        calls.close(channel, connection)
+        let mut callers = self.shared.enter();
+        let Callers { channel, calls, .. } = &mut **callers;
+        calls.close(channel, connection)?;
+        callers.end(connection); // the channel tells of no end that its app has made
+        Ok(())
     }
 }
 
@@ -223,19 +233,27 @@ impl Callers {
                 }
             }
             Event::ConnectFailed { token, code } => _ = self.attempts.decide(token, Err(code)),
-            Event::Writable => self.senders.drain(..).for_each(Waker::wake),
-            Event::Closed { connection, .. } => {
-                self.requests.retain(|request| request.id().connection != connection);
-                self.senders.drain(..).for_each(Waker::wake);
-            }
+            Event::Writable => self.wake_senders(),
+            Event::Closed { connection, .. } => self.end(connection),
             _ => {} // nothing else was asked for
         }
+    }
+
+    /// A connection has ended: whoever waits to send by it is told so.
+    fn end(&mut self, connection: ConnectionId) {
+        self.requests.retain(|request| request.id().connection != connection);
+        self.wake_senders();
+    }
+
+    fn wake_senders(&mut self) {
+        std::mem::take(&mut self.senders).into_values().for_each(Waker::wake);
     }
 
     fn wake_all(&mut self) {
         let waiting = self.waiting.values_mut().filter_map(|waiting| waiting.waker.take());
         waiting.for_each(Waker::wake);
-        self.senders.drain(..).chain(self.servers.drain(..)).for_each(Waker::wake);
+        self.wake_senders();
+        self.servers.drain(..).for_each(Waker::wake);
         self.attempts.wake_all();
     }
 
@@ -261,14 +279,20 @@ impl Callers {
         let _ = self.calls.abort(&mut self.channel, connection); // it may have ended
     }
 
+    /// `sender` is the number of who waits to send, once it does.
     fn poll_start(
         &mut self,
         (connection, method, body, timeout): (ConnectionId, u16, &[u8], Option<Duration>),
+        sender: &mut Option<u64>,
         context: &Context<'_>,
     ) -> Poll<Result<CallId, Error>> {
         match self.calls.start(&mut self.channel, connection, method, body, timeout) {
             Err(Error::WouldBlock) => {
-                add(&mut self.senders, context);
+                let number = *sender.get_or_insert_with(|| {
+                    self.sender_last += 1;
+                    self.sender_last
+                });
+                self.senders.insert(number, context.waker().clone());
                 Poll::Pending
             }
             started => Poll::Ready(started.inspect(|call| {
@@ -300,6 +324,16 @@ impl Callers {
     }
 }
 
+/// An error if a call is not to wait: it would be given up as soon as it is asked.
+fn check_time(timeout: Option<Duration>) -> Result<(), Error> {
+    if timeout != Some(Duration::ZERO) {
+        return Ok(());
+    }
+    let message = "a call takes a while, and nothing was asked since it is not to wait; give it \
+                   time";
+    Err(Error::Declined { code: Code::WouldBlock, message: message.into() })
+}
+
 /// A task may ask again and again before it is woken.
 fn add(wakers: &mut Vec<Waker>, context: &Context<'_>) {
     if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -318,6 +352,20 @@ impl Drop for Attempt<'_> {
         let mut callers = self.shared.enter();
         if let Some(unwanted) = callers.attempts.forget(self.token) {
             callers.give_up(unwanted);
+        }
+    }
+}
+
+/// Who sends a call. If it had to wait for room, it is forgotten when this is dropped.
+struct Sender<'a> {
+    shared: &'a Shared<Callers>,
+    number: Option<u64>,
+}
+
+impl Drop for Sender<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.shared.lock().senders.remove(&number);
         }
     }
 }

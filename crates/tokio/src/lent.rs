@@ -9,34 +9,36 @@ use crate::shared::{Shared, Users};
 /// Something whose bytes lie in the channel's memory. When it is dropped the daemon has them back
 /// at once, whatever the other tasks do. It may be dropped in any thread.
 pub struct Lent<T> {
-    value: T,
-    /// Dropped behind it.
-    _back: GiveBack,
+    /// There until it is dropped.
+    value: Option<T>,
+    shared: Arc<dyn Look + Send + Sync>,
 }
 
-/// Has the driver look at the channel again, which gives back what was dropped.
-struct GiveBack(Arc<dyn Look + Send + Sync>);
-
+/// Has the driver look at the channel again, which gives back what was dropped meanwhile.
 trait Look {
-    fn look_again(&self);
+    fn look_again(&self, drop_value: &mut dyn FnMut());
 }
 
 impl<U: Users> Look for Shared<U> {
-    fn look_again(&self) {
-        drop(self.enter());
+    /// The value is dropped behind the driver's sleep: else it would ring the channel's descriptor
+    /// to end that.
+    fn look_again(&self, drop_value: &mut dyn FnMut()) {
+        let _awake = self.enter();
+        drop_value();
     }
 }
 
 impl<T> Lent<T> {
     pub(crate) fn new<U: Users>(value: T, shared: &Arc<Shared<U>>) -> Self {
         let shared = Arc::clone(shared);
-        Self { value, _back: GiveBack(shared) }
+        Self { value: Some(value), shared }
     }
 }
 
-impl Drop for GiveBack {
+impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        self.0.look_again();
+        let Self { value, shared } = self;
+        shared.look_again(&mut || drop(value.take()));
     }
 }
 
@@ -44,12 +46,12 @@ impl<T> Deref for Lent<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.value
+        self.value.as_ref().expect("it is not dropped yet")
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Lent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
+        (**self).fmt(f)
     }
 }

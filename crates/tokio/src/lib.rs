@@ -98,7 +98,9 @@ impl Tcp {
         TcpListener::open(&self.shared, address.into(), options)
     }
 
-    /// Opens a connection, from a port that is free. If the future is dropped, there is none.
+    /// Opens a connection, from a port that is free. If the future is dropped, there is none. If
+    /// no port is free of those that were taken for that before, it waits for the daemon to give
+    /// one, without giving way to other tasks: a moment, and ten seconds at most.
     ///
     /// # Errors
     /// If nobody listens there, or the peer does not answer.

@@ -55,10 +55,9 @@ impl<U: Users> Shared<U> {
     /// calls take in news of others than they are about.
     pub(crate) fn enter(&self) -> MutexGuard<'_, State<U>> {
         let mut state = self.lock();
-        if state.disarm()
-            && let Some(driver) = &state.driver
-        {
-            driver.wake_by_ref();
+        if std::mem::take(&mut state.is_armed) {
+            state.channel().disarm_early();
+            state.driver.iter().for_each(Waker::wake_by_ref);
         }
         state
     }
@@ -88,13 +87,11 @@ impl<U> Drop for State<U> {
 }
 
 impl<U: Users> State<U> {
-    /// Before any call of the channel. True if it was armed.
-    pub(crate) fn disarm(&mut self) -> bool {
-        let was_armed = std::mem::take(&mut self.is_armed);
-        if was_armed {
+    /// Before any call of the channel by the driver, whom it may have woken.
+    pub(crate) fn disarm(&mut self) {
+        if std::mem::take(&mut self.is_armed) {
             self.channel().disarm();
         }
-        was_armed
     }
 
     /// The channel rings from now on, unless there is something already.

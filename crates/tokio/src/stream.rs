@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use clearway_client::{TcpBytes, TcpId, TcpOption};
+use clearway_client::{Code, Error, TcpBytes, TcpId, TcpOption};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lent::Lent;
@@ -110,6 +110,11 @@ impl AsyncWrite for TcpStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(self.shared.enter().channel.tcp_shutdown(self.id)?))
+        let shut = match self.shared.enter().channel.tcp_shutdown(self.id) {
+            // Both ends have closed it, as tokio's own has it.
+            Err(Error::TcpEnded { code: Code::Closed, .. }) => Ok(()),
+            shut => shut.map_err(io::Error::from),
+        };
+        Poll::Ready(shut)
     }
 }

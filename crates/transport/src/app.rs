@@ -6,7 +6,7 @@ use clearway_base::{RangeSet, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{FlowKey, StreamKey};
-use crate::incoming::DueOperations;
+use crate::incoming::{DueMessages, DueOperations};
 
 /// Names a connection for the engine; the transport only passes it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -201,6 +201,10 @@ pub trait App {
         self.write(owner, buffer, 0, bytes);
         Some(self.deliver(owner, buffer))
     }
+
+    /// The same for those that stand next in a packet, one after the other. What is left is given
+    /// to [`App::receive`].
+    fn receive_due(&mut self, _owner: Owner, _due: &mut DueMessages<'_, '_>) {}
 
     /// A buffer for a message that is not complete yet, or whose turn has not come. The peer
     /// decides how long that takes, so it is to get no more than its share: see

@@ -4,6 +4,7 @@
 
 mod ahead;
 mod largest;
+mod messages;
 mod operations;
 mod state;
 
@@ -16,6 +17,7 @@ use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 use crate::state::POSITIONS_MAX;
 use ahead::Ahead;
 use largest::Largest;
+pub use messages::DueMessages;
 pub use operations::DueOperations;
 
 /// Why a packet's data was not taken.

@@ -44,7 +44,7 @@ pub use endpoint::{
     Arrival, Counters, Destination, Endpoint, FlowKey, FlowMemory, PortInUse, StreamKey,
 };
 pub use flow::{FlowBooks, FlowInfo, NoStream, Priority, SOURCE_PORT_MIN, StreamInfo};
-pub use incoming::DueOperations;
+pub use incoming::{DueMessages, DueOperations};
 pub use shares::Shares;
 pub use state::*;
 pub use unfinished::Unfinished;

@@ -20,9 +20,12 @@ const CONTROL_PACKETS_MAX: u32 = 256;
 /// Probes that limit frames may call for, if nothing is acknowledged: one is enough, unless it is
 /// lost.
 const EXPEDITED_MAX: u32 = 64;
-/// Probes beyond the packets that may be in flight: ten per second, for longer than any peer may be
-/// silent.
-const PROBES_MAX: usize = 1024;
+/// Probes without an answer that are kept, however long a peer is silent: those of six seconds, if
+/// they come as seldom as they may.
+const PROBES_MAX: usize = 64;
+/// Packets that are kept besides those that may be in flight with data: limits, paths and probes,
+/// and what is done and stands behind one that is not.
+const OTHERS_MAX: usize = 1024;
 /// Numbers from the first packet in flight to the next one; a quarter of what 32 bits can tell
 /// apart.
 const NUMBERS_MAX: u64 = 1 << 30;
@@ -159,6 +162,9 @@ pub(crate) struct Recovery {
     probes: u32,
     /// Probes that the peer has called for since the last acknowledgement.
     expedited: u32,
+    /// The numbers of probes, ascending: of all that have no answer, and of some others.
+    #[expect(clippy::box_collection, reason = "few have many: a pointer, not four words")]
+    probe_numbers: Option<Box<VecDeque<u64>>>,
     /// When a packet that was overtaken counts as lost; `Time::MAX` if there is none.
     loss_time: Time,
     last_eliciting: Time,
@@ -191,6 +197,7 @@ impl Recovery {
             control_packets: 0,
             probes: 0,
             expedited: 0,
+            probe_numbers: None,
             loss_time: Time::MAX,
             last_eliciting: Time::ZERO,
             waiting_since: Time::ZERO,
@@ -229,9 +236,9 @@ impl Recovery {
         self.control_packets < CONTROL_PACKETS_MAX
     }
 
-    /// True if the peer speaks and acknowledges nothing, however often it is asked.
+    /// True if the peer speaks and acknowledges nothing of what it provokes.
     pub(crate) fn is_overrun(&self) -> bool {
-        self.packets.len() >= PACKETS_IN_FLIGHT_MAX + PROBES_MAX
+        self.packets.len() >= PACKETS_IN_FLIGHT_MAX + OTHERS_MAX
             || self.next_number - self.first >= NUMBERS_MAX
     }
 
@@ -515,10 +522,14 @@ impl Recovery {
     /// The first packet is lost. Returns its size.
     fn give_up_first(&mut self) -> u32 {
         let Some(packet) = self.packets.pop_front() else { return 0 };
+        self.count_out(&packet);
+        packet.bytes
+    }
+
+    fn count_out(&mut self, packet: &SentPacket) {
         self.in_flight_bytes -= u64::from(packet.bytes);
         self.in_flight_packets -= 1;
         self.control_packets -= u32::from(packet.length == 0);
-        packet.bytes
     }
 
     /// Gives up all packets of more than `bytes_max` bytes, since the network says that none has
@@ -574,6 +585,35 @@ impl Recovery {
         self.probes += 1;
         (self.last_eliciting, self.waiting_since) = (now, now);
         self.packets.front().map(SentPacket::content)
+    }
+
+    /// The next packet is a probe, which no window holds back. If as many as are kept have no
+    /// answer, the oldest of them is taken back: returns what that carried, which is to be sent
+    /// again.
+    pub(crate) fn begin_probe(&mut self) -> Option<Content> {
+        let mut numbers = self.probe_numbers.take().unwrap_or_default();
+        while let Some(oldest) = numbers.front()
+            && self.bytes_of(*oldest).is_none()
+        {
+            numbers.pop_front();
+        }
+        let oldest = if numbers.len() < PROBES_MAX { None } else { numbers.pop_front() };
+        numbers.push_back(self.next_number);
+        self.probe_numbers = Some(numbers);
+        self.take_back(oldest?)
+    }
+
+    /// Forgets a packet in flight. Should it have arrived after all, its acknowledgement finds
+    /// nothing, and that those before it were overtaken.
+    fn take_back(&mut self, number: u64) -> Option<Content> {
+        let index = self.index_of(number);
+        let packet = self.packets.remove(index)?;
+        if let Some(next) = self.packets.get_mut(index) {
+            next.follows_acknowledged |= packet.follows_acknowledged;
+        }
+        self.count_out(&packet);
+        self.pop_done();
+        Some(packet.content())
     }
 
     /// The peer has told that it can take again what it had to drop: probe at once.

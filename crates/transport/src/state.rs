@@ -344,6 +344,8 @@ pub struct RecoveryState {
     pub probes: u32,
     /// See `probes`.
     pub expedited: u32,
+    /// The numbers of probes: of all that have no answer, and of some others.
+    pub probe_numbers: Vec<u64>,
     /// When a packet that was overtaken counts as lost.
     pub loss_time: Time,
     /// When the last packet was sent that asks for an acknowledgement.

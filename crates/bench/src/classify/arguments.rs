@@ -1,5 +1,6 @@
 //! The command line of `clearway bench classify`.
 
+use crate::arguments::whole;
 use crate::error::Error;
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ pub struct BenchCommand {
 pub(super) enum Special {
     Classify(ClassifyCommand),
     Isolation(crate::IsolationCommand),
+    Engines(crate::EnginesCommand),
+    Flight(crate::FlightCommand),
     Threads(crate::ThreadsCommand),
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
@@ -39,6 +42,8 @@ impl BenchCommand {
         match &self.special {
             Some(Special::Classify(command)) => command.execute(),
             Some(Special::Isolation(command)) => command.execute(),
+            Some(Special::Engines(command)) => command.execute(),
+            Some(Special::Flight(command)) => command.execute(),
             Some(Special::Threads(command)) => command.execute(),
             Some(Special::Transport(command)) => command.execute(),
             Some(Special::Vif(command)) => command.execute(),
@@ -52,16 +57,18 @@ impl BenchCommand {
 }
 
 /// Find the owners of packets: the tables of VIFs over ClassBench rule files
+///
+/// What belongs to one of --sets, --rules, --exact and --generate cannot be used with another.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ClassifyCommand {
     /// A directory of rule files, all of which are measured, and the paper's evaluation printed.
     #[arg(long, conflicts_with_all = ["rules", "exact"])]
     sets: Option<PathBuf>,
     /// The program of bench/classify: librte_acl is measured beside, in the same run.
-    #[arg(long, requires = "sets")]
+    #[arg(long, requires = "sets", conflicts_with_all = ["rules", "exact", "generate"])]
     aclbench: Option<PathBuf>,
     /// A directory to write the plots to, as SVG.
-    #[arg(long, requires = "sets")]
+    #[arg(long, requires = "sets", conflicts_with_all = ["rules", "exact", "generate"])]
     plots: Option<PathBuf>,
     /// A rule file: `@source/length destination/length low : high low : high protocol/mask`, one
     /// rule a line; the first that matches wins.
@@ -69,10 +76,14 @@ pub struct ClassifyCommand {
     rules: Option<PathBuf>,
     /// Headers: source, destination, ports, protocol and first match, decimal, tab-separated.
     /// [default: ten headers per rule, made as aclbench makes them]
-    #[arg(long, requires = "rules")]
+    #[arg(long, requires = "rules", conflicts_with_all = ["sets", "exact", "generate"])]
     trace: Option<PathBuf>,
     /// Only this table: linear, adaptive, tuple or production. [default: all]
-    #[arg(long, value_parser = super::outcome::TABLES)]
+    #[arg(
+        long,
+        value_parser = super::outcome::TABLES,
+        conflicts_with_all = ["exact", "generate"]
+    )]
     table: Option<String>,
     /// Print a rule file of this shape: acl1 to acl5, fw1 to fw5, ipc1 and ipc2 as ClassBench's
     /// seeds are, or nested, ranges, anysource, fewmasks, manymasks and hot, which are meant to
@@ -83,18 +94,30 @@ pub struct ClassifyCommand {
     #[arg(
         long,
         requires = "generate",
+        conflicts_with_all = ["sets", "rules", "exact"],
         default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     count: u32,
     /// Another seed makes other rules.
-    #[arg(long, requires = "generate", default_value_t = 1)]
+    #[arg(
+        long,
+        requires = "generate",
+        conflicts_with_all = ["sets", "rules", "exact"],
+        default_value_t = 1
+    )]
     seed: u64,
     /// As many connections, each with a rule of its own.
     #[arg(long)]
     exact: Option<usize>,
     /// As many patterns besides.
-    #[arg(long, requires = "exact", default_value_t = 1000)]
+    #[arg(
+        long,
+        requires = "exact",
+        conflicts_with_all = ["sets", "rules", "generate"],
+        default_value_t = 1000,
+        value_parser = whole(0..=PATTERNS_MAX)
+    )]
     patterns: usize,
     /// Print JSON instead of text.
     #[arg(long)]
@@ -128,6 +151,8 @@ pub(super) enum Task {
 
 /// Numbers of the second word of connections' addresses stay below this.
 const EXACT_MAX: usize = 10_000_000;
+/// Numbers of patterns' networks stay below this.
+const PATTERNS_MAX: usize = 65_536;
 
 impl ClassifyCommand {
     pub(super) fn task(&self) -> Result<Task, Error> {
@@ -150,7 +175,7 @@ impl ClassifyCommand {
         }
         match self.exact {
             Some(connections @ 1..=EXACT_MAX) => {
-                Ok(Task::Exact { connections, patterns: self.patterns.min(65_536) })
+                Ok(Task::Exact { connections, patterns: self.patterns })
             }
             Some(_) => Err(Error::Options(format!("write --exact 1 to --exact {EXACT_MAX}"))),
             None => Err(Error::Options(

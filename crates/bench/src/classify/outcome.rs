@@ -29,7 +29,8 @@ pub(super) struct Outcome {
     /// Different bitmasks, and bitmask-value patterns, that the rules make: "before hashing".
     pub(super) masks: usize,
     pub(super) values: usize,
-    /// With the intersections that keep the order: "after hashing".
+    /// With the intersections that keep the order: "after hashing". 0 if the table that has them,
+    /// `tuple`, was not made.
     pub(super) masks_hashed: usize,
     pub(super) values_hashed: usize,
 }
@@ -39,15 +40,22 @@ pub(super) const TABLES: [&str; 4] = ["linear", "adaptive", "tuple", "production
 const WIDTHS: [usize; 9] = [24, 12, 12, 10, 12, 12, 12, 10, 8];
 
 impl Outcome {
+    /// Wrong answers of all tables.
+    pub(super) fn wrong(&self) -> u64 {
+        self.tables.values().map(|figures| figures.wrong).sum()
+    }
+
     pub(super) fn json(&self) -> String {
         serde_json::to_string(self).expect("numbers and names are JSON") + "\n"
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = format!(
-            "bitmasks {}, values {}; after hashing: bitmasks {}, values {}\n",
-            self.masks, self.values, self.masks_hashed, self.values_hashed
-        );
+        let mut text = format!("bitmasks {}, values {}", self.masks, self.values);
+        if self.tables.contains_key("tuple") {
+            let (masks, values) = (self.masks_hashed, self.values_hashed);
+            text += &format!("; after hashing: bitmasks {masks}, values {values}");
+        }
+        text.push('\n');
         let head = [
             "table",
             "ns/packet",

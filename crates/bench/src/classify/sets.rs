@@ -3,7 +3,7 @@
 use super::acl::{self, AclFigures};
 use super::measure::Effort;
 use super::outcome::{Figures, Outcome, TABLES};
-use super::{measure, print, read, row, rules, trace};
+use super::{measure, none_is_wrong, print, read, row, rules, trace};
 use crate::error::Error;
 use crate::plot::{Bars, Series};
 use serde::Serialize;
@@ -51,7 +51,8 @@ pub(super) fn run(
         write_plots(&sets, plots)?;
     }
     let text = if json { json_of(&sets) } else { paper_text(&sets) + &production_text(&sets) };
-    print(text)
+    print(text)?;
+    none_is_wrong(sets.iter().map(|set| set.outcome.wrong()).sum())
 }
 
 /// Files whose first line begins as a rule does; there may be others.

@@ -1,7 +1,8 @@
 use super::measure::Effort;
 use super::outcome::TABLES;
 use super::rules::Line;
-use super::{acl, exact, generate, measure, rules, trace};
+use super::trace::Header;
+use super::{acl, exact, generate, measure, none_is_wrong, rules, trace};
 use std::path::Path;
 
 /// The rule files that are in the repository.
@@ -74,6 +75,22 @@ fn all_tables_are_right_about_a_real_rule_set() {
     assert!(bytes_per_rule < 1500, "{bytes_per_rule} bytes per rule");
 }
 
+#[test]
+fn a_wrong_answer_is_a_failure() {
+    let lines = generate::rules("fw1", 20, 5).unwrap();
+    let all: Vec<_> = lines.iter().enumerate().map(|(at, line)| line.rule(at)).collect();
+    let mut headers = trace::generate(&lines, 3, trace::SEED);
+    let effort = Effort::LITTLE.only(Some("linear"));
+    let failure = |headers: &[Header]| {
+        let wrong = measure::all(&all, headers, effort).wrong();
+        none_is_wrong(wrong).err().map(|error| error.to_string())
+    };
+    assert_eq!(failure(&headers), None);
+    headers[0].first_match = Some(all.len() as u32);
+    let failure = failure(&headers).expect("it is another rule");
+    assert!(failure.contains("answers are wrong"), "{failure}");
+}
+
 /// Shapes that nobody made a table for: all tables are right about a few rules of each, and the
 /// production table, with what is in its trees and what is not, about more.
 #[test]
@@ -121,17 +138,35 @@ fn the_command_line_keeps_messages_and_classify_apart() {
         #[command(flatten)]
         bench: super::BenchCommand,
     }
-    for good in
-        ["rtt", "rtt --size 64", "classify --exact 5", "classify --rules a --trace b --json"]
-    {
+    for good in [
+        "rtt",
+        "rtt --size 64",
+        "classify --exact 5 --patterns 7",
+        "classify --rules a --trace b --json",
+        "classify --generate fw1 --count 5 --seed 7",
+    ] {
         let words = std::iter::once("bench").chain(good.split(' '));
         let bench = Arguments::try_parse_from(words).expect(good).bench;
         assert_eq!(bench.messages.workload.is_some(), good.starts_with("rtt"), "{good}");
         assert_eq!(bench.special.is_some(), good.starts_with("classify"), "{good}");
     }
-    for bad in
-        ["rtt --rules a", "classify --size 64", "classify --trace b", "classify --sets a --rules b"]
-    {
+    for bad in [
+        "rtt --rules a",
+        "classify --size 64",
+        "classify --trace b",
+        "classify --sets a --rules b",
+        "classify --sets a --trace b",
+        "classify --sets a --count 5",
+        "classify --rules a --plots b",
+        "classify --rules a --aclbench b",
+        "classify --rules a --seed 5",
+        "classify --rules a --patterns 5",
+        "classify --exact 5 --trace b",
+        "classify --exact 5 --table linear",
+        "classify --exact 5 --patterns 65537",
+        "classify --generate fw1 --table linear",
+        "classify --generate fw1 --patterns 5",
+    ] {
         let words = std::iter::once("bench").chain(bad.split(' '));
         assert!(Arguments::try_parse_from(words).is_err(), "{bad}");
     }

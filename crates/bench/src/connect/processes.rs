@@ -12,6 +12,7 @@ use super::ConnectCommand;
 use super::measure::{Bed, Setup};
 use crate::directory::Directory;
 use crate::error::{Error, While};
+use crate::host::STAYS_ROOT;
 use crate::interrupt::Interrupt;
 use crate::process::{RoleProcess, own_program};
 use crate::role::{Part, Role};
@@ -148,7 +149,7 @@ impl Host {
         let config = directory.join(format!("{name}.toml"));
         let socket = directory.join(format!("{name}.sock"));
         let text = format!(
-            "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n\
+            "{STAYS_ROOT}[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n\
              [[nic]]\nname = \"nic\"\ndriver = \"memif\"\nrole = \"client\"\n\
              socket = {:?}\nqueue_pairs = {engines}\nengines = {engines}\n\
              addresses = [\"{address}/24\"]\n",

@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -131,7 +132,10 @@ fn open(socket: &Path, to: SocketAddr, in_flight: usize, time: Duration) -> io::
             open += 1;
         }
         match next(&mut channel)? {
-            Told::TcpReady { connection, ready } if ready.is_readable || ready.is_over => {
+            Told::TcpReady { ready, .. } if ready.is_over => {
+                return Err(io::Error::other("a connection was lost before its server closed it"));
+            }
+            Told::TcpReady { connection, ready } if ready.is_readable => {
                 let _ = channel.tcp_close(connection); // the peer has closed its half
                 (count, open) = (count + 1, open - 1);
             }
@@ -170,7 +174,13 @@ fn open_kernels(to: SocketAddr, in_flight: usize, time: Duration) -> io::Result<
             Err(errno) => return Err(errno.into()),
         }
         for event in &events {
-            sockets[{ event.data }.u64() as usize] = None;
+            let (at, flags) = ({ event.data }.u64() as usize, { event.flags });
+            // One that was refused or reset is readable as well.
+            if let Some(socket) = sockets[at].take()
+                && flags.contains(EventFlags::ERR)
+            {
+                socket_error(&socket)??;
+            }
             count += 1;
         }
     }
@@ -279,4 +289,25 @@ fn send_all(channel: &mut Channel, to: TcpId, mut bytes: &[u8]) -> io::Result<()
 fn await_line() -> io::Result<()> {
     let mut byte = [0];
     io::stdin().read_exact(&mut byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_linger;
+
+    /// One that is lost ends the run, as one of Clearway's does.
+    #[test]
+    fn a_connection_that_is_reset_does_not_count() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            while let Ok((socket, _)) = listener.accept() {
+                let _ = set_socket_linger(&socket, Some(Duration::ZERO)); // closed by a reset
+            }
+        });
+        let opened = open_kernels(at, 2, Duration::from_secs(10));
+        let failed = opened.expect_err("a reset is no end");
+        assert_eq!(failed.kind(), io::ErrorKind::ConnectionReset, "{failed}");
+    }
 }

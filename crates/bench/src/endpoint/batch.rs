@@ -152,9 +152,4 @@ impl<S: Stream> Endpoint for Batch<S> {
         self.has_received = false;
         self.drain().map(drop)
     }
-
-    fn idle(&mut self) -> io::Result<()> {
-        self.stream.idle();
-        Ok(())
-    }
 }

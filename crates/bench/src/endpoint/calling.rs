@@ -136,10 +136,6 @@ impl Endpoint for Caller {
         self.has_received = false;
         Ok(())
     }
-
-    fn idle(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The app that answers.
@@ -220,10 +216,6 @@ impl Endpoint for Answerer {
 
     fn flush(&mut self) -> io::Result<()> {
         self.has_received = false;
-        Ok(())
-    }
-
-    fn idle(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -20,9 +20,10 @@ pub(crate) enum Calls {
     Polling,
 }
 
-/// One end of a Clearway connection.
+/// One end of a Clearway connection; a server's, of all connections of its channel.
 pub(crate) struct Clearway {
     channel: Channel,
+    /// By which the last message came.
     connection: ConnectionId,
     calls: Calls,
     /// A message was received in this turn.
@@ -61,6 +62,10 @@ impl Clearway {
         self.channel
     }
 
+    pub(super) fn send_to(&mut self, connection: ConnectionId, message: &[u8]) -> io::Result<bool> {
+        there_is(self.channel.try_send(connection, message)).map(|sent| sent.is_some())
+    }
+
     fn time_to_wait(&self) -> Duration {
         if self.waits() && !self.has_received { PATIENCE } else { Duration::ZERO }
     }
@@ -77,7 +82,7 @@ impl Endpoint for Clearway {
 
     #[inline]
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        there_is(self.channel.try_send(self.connection, message)).map(|sent| sent.is_some())
+        self.send_to(self.connection, message)
     }
 
     #[inline]
@@ -86,13 +91,19 @@ impl Endpoint for Clearway {
         let message = match &mut self.current {
             Current::Copied(buffer) => {
                 let received = self.channel.recv(buffer, timeout);
-                there_is(received)?.map(|(_, length)| &buffer[..length])
+                there_is(received)?.map(|(connection, length)| {
+                    self.connection = connection;
+                    &buffer[..length]
+                })
             }
             Current::InPlace(message) => {
                 if let Some(last) = message.take() {
                     self.channel.release(last);
                 }
                 *message = there_is(self.channel.recv_zero_copy(timeout))?;
+                if let Some(message) = message {
+                    self.connection = message.connection();
+                }
                 message.as_deref()
             }
         };
@@ -111,11 +122,6 @@ impl Endpoint for Clearway {
 
     fn flush(&mut self) -> io::Result<()> {
         self.has_received = false;
-        Ok(())
-    }
-
-    fn idle(&mut self) -> io::Result<()> {
-        // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
         Ok(())
     }
 }

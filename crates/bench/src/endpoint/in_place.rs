@@ -136,11 +136,6 @@ impl Endpoint for InPlace {
         self.current = current;
         sent
     }
-
-    /// As [`ClearwayTcp`](super::ClearwayTcp).
-    fn idle(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

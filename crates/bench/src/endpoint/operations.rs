@@ -103,10 +103,6 @@ impl Endpoint for Owner {
     fn reply(&mut self, _length: usize) -> io::Result<bool> {
         unreachable!("an owner gets nothing")
     }
-
-    fn idle(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// An app that does operations.
@@ -338,10 +334,6 @@ impl Endpoint for Asker {
     fn flush(&mut self) -> io::Result<()> {
         self.has_received = false;
         self.channel.flush();
-        Ok(())
-    }
-
-    fn idle(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -22,11 +22,6 @@ pub(crate) trait Stream {
 
     /// Sends what there is room for of `pieces`, one behind the other; returns how many bytes.
     fn send(&mut self, pieces: &[&[u8]]) -> io::Result<usize>;
-
-    /// Nothing came: waits in its own way.
-    fn idle(&self) {
-        std::hint::spin_loop();
-    }
 }
 
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -110,7 +105,4 @@ impl Stream for ClearwayTcp {
         let sent = self.channel.tcp_send_buffer(self.connection, buffer, false, at_once);
         Ok(there_is(sent.map_err(|(_, error)| error))?.map_or(0, |()| length))
     }
-
-    /// No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
-    fn idle(&self) {}
 }

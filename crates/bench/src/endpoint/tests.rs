@@ -28,7 +28,13 @@ fn loads() -> impl Iterator<Item = Load> {
     let sizes = [0, 1, 7, 8, 64, 2048, 2049, 32 << 10, 1 << 20];
     let kinds = [(Workload::Rtt, 1), (Workload::Rate, 32), (Workload::Stream, 8)];
     sizes.into_iter().flat_map(move |size| {
-        kinds.map(|(workload, window)| Load { workload, size, window, seconds: 1.0 })
+        kinds.map(|(workload, window)| Load {
+            workload,
+            size,
+            window,
+            connections: 1,
+            seconds: 1.0,
+        })
     })
 }
 

@@ -71,6 +71,7 @@ impl Stage<'_> {
         let urls: Vec<String> = bodies.iter().map(|&bytes| url(servers, bytes)).collect();
         let compared = tools::compare(self.veth.client_namespace(), &urls, bodies);
         running.end();
+        self.interrupt.check()?;
         compared.map_err(|message| Error::Role { who: servers.name().into(), message })
     }
 

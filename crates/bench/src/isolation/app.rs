@@ -1,14 +1,10 @@
 //! The apps: one that asks and times the answers, with the one that answers; and one that floods,
 //! with the one that takes the flood, or whose memory is read.
 
-use super::pair::Pair;
 use super::report::Outcome;
-use clearway_channel::{
-    AppEnd, Command, Completion, Description, Extent, Grant, Grantee, Operated, OperationKind,
-    Received, Rights, Told,
-};
+use crate::pair::{End, Pair};
+use clearway_channel::{Command, Completion, Description, Grant, Grantee, Rights};
 use hdrhistogram::Histogram;
-use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
@@ -24,93 +20,6 @@ const READ_BYTES: u32 = 64;
 const READS_WINDOW: u64 = 256;
 /// The longest time that is told apart, ns; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
-
-/// One end of a connection.
-pub(super) struct End {
-    app: AppEnd,
-    connection: u64,
-    /// Sent and not finished.
-    sent: VecDeque<Extent>,
-    finished: u32,
-    messages: u64,
-    bytes: u64,
-}
-
-impl End {
-    fn new((app, connection): (AppEnd, u64)) -> Self {
-        Self { app, connection, sent: VecDeque::new(), finished: 0, messages: 0, bytes: 0 }
-    }
-
-    /// Sends so many bytes, if there is room.
-    fn send(&mut self, length: u32) {
-        if !self.app.has_room() {
-            return;
-        }
-        let Some(extent) = self.app.allocate(length) else { return };
-        let (connection, offset) = (self.connection, extent.offset());
-        let send = Command::Send { connection, stream: 0, offset, length };
-        self.app.submit(&send).expect("there is room");
-        self.sent.push_back(extent);
-    }
-
-    /// Takes what has come; returns how many messages that were.
-    fn poll(&mut self) -> usize {
-        let before = self.messages;
-        while let Some(told) = self.app.next_told().expect("the engine is our own") {
-            match told {
-                Told::Message(Received { bytes, sent, .. }) => {
-                    self.free_up_to(sent);
-                    self.messages += 1;
-                    self.bytes += u64::from(bytes.length());
-                    self.app.release(bytes);
-                }
-                Told::Other(Completion::Sent { sent, .. }) => self.free_up_to(sent),
-                other => panic!("nobody asked for {other:?}"),
-            }
-        }
-        (self.messages - before) as usize
-    }
-
-    /// Begins a read; false if there is no room.
-    fn read(&mut self, region: u64, token: u64) -> bool {
-        let ask = Command::Ask {
-            kind: OperationKind::Read as u8,
-            stride: 0,
-            connection: self.connection,
-            token,
-            region,
-            place: 0,
-            bytes: READ_BYTES,
-            count: 0,
-            operand: 0,
-            second: 0,
-        };
-        self.app.has_room() && self.app.submit(&ask).is_ok()
-    }
-
-    /// Takes what reads have brought; returns how many are over.
-    fn take_reads(&mut self) -> u64 {
-        let mut over = 0;
-        while let Some(told) = self.app.next_told().expect("the engine is our own") {
-            match told {
-                Told::Operated(Operated { status: 0, bytes: Some(bytes), .. }) => {
-                    self.app.release(bytes)
-                }
-                other => panic!("a read brings {other:?}"),
-            }
-            over += 1;
-        }
-        over
-    }
-
-    fn free_up_to(&mut self, finished: u32) {
-        while self.finished != finished {
-            self.finished = self.finished.wrapping_add(1);
-            let extent = self.sent.pop_front().expect("no more finished than were sent");
-            self.app.free(extent);
-        }
-    }
-}
 
 /// Sends a small message, waits for the answer, and so on.
 pub(super) struct Asker {
@@ -194,7 +103,7 @@ impl Flooder {
         match self {
             Self::Messages { source, sink } => {
                 source.poll();
-                for _ in source.sent.len()..FLOOD_WINDOW {
+                for _ in source.under_way()..FLOOD_WINDOW {
                     source.send(FLOOD_BYTES);
                 }
                 source.app.flush();
@@ -203,7 +112,7 @@ impl Flooder {
             }
             Self::Reads { asker, region, begun, done, .. } => {
                 *done += asker.take_reads();
-                while *begun - *done < READS_WINDOW && asker.read(*region, *begun) {
+                while *begun - *done < READS_WINDOW && asker.read(*region, *begun, READ_BYTES) {
                     *begun += 1;
                 }
                 asker.app.flush();

@@ -2,7 +2,7 @@
 
 use super::Setting;
 use crate::arguments::Timing;
-use crate::samples::{Figure, Samples, Summary};
+use crate::samples::{Figure, Report, Samples};
 use crate::table::{microseconds, plain_table, thousands};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,50 +21,27 @@ pub(super) struct Outcome {
     pub(super) flood_gbit_per_s: f64,
 }
 
-/// The whole result, as `--json` prints it.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
-    #[serde(flatten)]
-    timing: Timing,
-    #[serde(flatten)]
-    summary: Summary<Found>,
-    notes: Vec<String>,
-}
-
 /// What was found in samples that may be compared.
 #[derive(Clone, Debug, Serialize)]
-struct Found {
+pub(super) struct Found {
     /// Medians of the runs.
     settings: BTreeMap<&'static str, Outcome>,
     /// The time of each setting divided by that of the app alone.
     p99_ratio: BTreeMap<&'static str, f64>,
 }
 
-impl Report {
-    pub(super) fn new(timing: Timing, outcomes: &Samples<Setting, Outcome>) -> Self {
-        let summary = outcomes.sum_up(Found::of);
-        let mut notes = vec![
-            "64 B there and back over memif, one at a time; core 0: both its apps and engines, in \
-             turn"
-                .into(),
-            "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines \
-             there (isolated) or on core 0 (shared); or reads of 64 B, 256 under way, on core 0 \
-             (reads)"
-                .into(),
-        ];
-        notes.extend_from_slice(&summary.notes);
-        Self { timing, summary, notes }
-    }
-
-    pub(super) fn text(&self) -> String {
-        let Timing { seconds, runs } = self.timing;
-        let mut text = self.summary.text(Found::text);
-        text += &format!("medians of {runs} runs of {seconds} s\n");
-        for note in &self.notes {
-            text += &format!("note: {note}\n");
-        }
-        text
-    }
+/// Sums the samples up.
+pub(super) fn report(timing: Timing, outcomes: &Samples<Setting, Outcome>) -> Report<Found> {
+    let notes = vec![
+        "64 B there and back over memif, one at a time; core 0: both its apps and engines, in \
+         turn"
+            .into(),
+        "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines \
+         there (isolated) or on core 0 (shared); or reads of 64 B, 256 under way, on core 0 \
+         (reads)"
+            .into(),
+    ];
+    Report::new(timing, outcomes.sum_up(Found::of), notes)
 }
 
 impl Found {
@@ -77,7 +54,7 @@ impl Found {
         Self { p99_ratio: settings.iter().map(ratio).collect(), settings }
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let header = [
             "setting",
             "p50",

@@ -38,7 +38,7 @@ impl<const IS_LOSSY: bool> Endpoint for Scripted<IS_LOSSY> {
 }
 
 fn load(workload: Workload, size: usize, window: usize) -> Load {
-    Load { workload, size, window, seconds: 1.0 }
+    Load { workload, size, window, connections: 1, seconds: 1.0 }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::apps::Exchange;
 use crate::arguments::{Idle, Layout, MTU_OF_MEMIF, Plan, Wire};
 use crate::cpu::{Cores, Pins};
-use crate::endpoint::{BATCH, Company, Deed, Question, RECORD_BYTES};
+use crate::endpoint::{BATCH, Company, Credit, Deed, POSTED_BYTES, Posted, Question, RECORD_BYTES};
 use crate::load::{Load, Workload};
 use crate::report::Figures;
 
@@ -128,6 +128,15 @@ impl Case {
         Self { by: By::Clearway(Exchange::Streams(company)), ..Self::operation(name, Deed::Read) }
     }
 
+    const fn in_turn(name: &'static str, credit: Credit) -> Self {
+        Self { by: By::Clearway(Exchange::InTurn(credit)), ..Self::messages(name) }
+    }
+
+    const fn posted(name: &'static str, posted: Posted) -> Self {
+        let by = By::Clearway(Exchange::Posts(posted));
+        Self { by, size: POSTED_BYTES, is_one_way: true, ..Self::messages(name) }
+    }
+
     const fn hosts(self) -> Self {
         Self { layout: Layout::Hosts, ..self }
     }
@@ -180,11 +189,12 @@ impl Case {
     pub(super) fn plan(self, exchange: Exchange, seconds: f64) -> Plan {
         let Self { layout, wire, size, window, .. } = self;
         let is_echo =
-            matches!(exchange, Exchange::Messages | Exchange::Streams(_)) && !self.is_one_way;
+            matches!(exchange, Exchange::Messages | Exchange::Streams(_) | Exchange::InTurn(_))
+                && !self.is_one_way;
         let workload = if is_echo { Workload::Rate } else { Workload::Stream };
         let idle = if layout == Layout::Hosts { Idle::Adaptive } else { Idle::Spin };
         Plan {
-            load: Load { workload, size, window, seconds },
+            load: Load { workload, size, window, connections: 1, seconds },
             wire,
             layout,
             idle,
@@ -233,6 +243,13 @@ const ALONE_HOSTS: Case = Case { name: "alone_hosts", ..ALONE }.hosts();
 const BESIDE_HOSTS: Case = Case { name: "beside_hosts", ..BESIDE }.hosts();
 const FIRST_HOSTS: Case = Case { name: "first_hosts", ..FIRST }.hosts();
 
+const CREDIT_LITTLE: Case = Case::in_turn("credit_little", Credit::Little);
+const CREDIT_MUCH: Case = Case::in_turn("credit_much", Credit::Much);
+const POSTED_FEW: Case = Case::posted("posted_few", Posted::Few);
+const POSTED_MANY: Case = Case::posted("posted_many", Posted::Many);
+const POSTED_FEW_FLOW: Case = Case { name: "posted_few_flow", ..POSTED_FEW }.many(MANY_LARGE);
+const POSTED_MANY_FLOW: Case = Case { name: "posted_many_flow", ..POSTED_MANY }.many(MANY_LARGE);
+
 /// In two threads with a core each, as UCX's.
 const READ_TWO: Case = Case { name: "read_two", ..READ }.embedded();
 const READS_TWO: Case = Case { name: "reads_two", ..READS }.embedded();
@@ -265,7 +282,7 @@ const fn beside(what: &'static str, figure: Figure, ours: Case, other: Case) -> 
     Row { what, figure, ours, other: Some(other), aim: None }
 }
 
-pub(super) const GROUPS: [Group; 13] = [
+pub(super) const GROUPS: [Group; 14] = [
     Group {
         name: "reads",
         needs: None,
@@ -299,6 +316,41 @@ pub(super) const GROUPS: [Group; 13] = [
                 READS_OF_MANY,
                 Some(READS_OF_ONE),
                 1.0 / 1.2,
+            ),
+        ],
+    },
+    Group {
+        name: "credit",
+        needs: None,
+        cases: &[
+            CREDIT_LITTLE,
+            CREDIT_MUCH,
+            POSTED_FEW,
+            POSTED_MANY,
+            POSTED_FEW_FLOW,
+            POSTED_MANY_FLOW,
+        ],
+        rows: &[
+            row(
+                "64 B echo by 16 connections, credit for 1,048,576 messages : for 512",
+                Figure::Time,
+                CREDIT_MUCH,
+                Some(CREDIT_LITTLE),
+                1.2,
+            ),
+            row(
+                "8 KB into one of 64 posted buffers of 16,384 : of 64",
+                Figure::Time,
+                POSTED_MANY,
+                Some(POSTED_FEW),
+                1.2,
+            ),
+            row(
+                "the same, 8 in flight",
+                Figure::Rate,
+                POSTED_MANY_FLOW,
+                Some(POSTED_FEW_FLOW),
+                0.83,
             ),
         ],
     },

@@ -68,10 +68,12 @@ impl Halves<'_> {
         let core = pins.client.unwrap_or(0).to_string();
         let output = patiently(&[&["-c", &core, "env"], self.client].concat(), interrupt)?;
         let text = String::from_utf8_lossy(&output);
-        read(&text).map(|sample| Outcome { sample, cpu_s: 0.0 }).ok_or_else(|| Error::Role {
-            who: self.program.file().into(),
-            message: format!("said what is no result: {}", text.trim()),
-        })
+        read(&text).map(|sample| Outcome { sample, cpu_s: 0.0, cpu_s_per_gbit: 0.0 }).ok_or_else(
+            || Error::Role {
+                who: self.program.file().into(),
+                message: format!("said what is no result: {}", text.trim()),
+            },
+        )
     }
 }
 
@@ -81,8 +83,7 @@ fn patiently(words: &[&str], interrupt: &Interrupt) -> Result<Vec<u8>, Error> {
     loop {
         match helper_output("taskset", words) {
             Err(Error::Helper { .. }) if Instant::now() < deadline => {
-                interrupt.check()?;
-                std::thread::sleep(RETRY);
+                interrupt.pause(RETRY)?;
             }
             done => return done,
         }

@@ -83,10 +83,10 @@ impl Found {
             cases.add_row([
                 (*name).to_owned(),
                 microseconds(figures.p50_ns),
-                microseconds(figures.p99_ns),
+                told(figures.p99_ns as f64, |_| microseconds(figures.p99_ns)),
                 thousands(figures.rate_per_s),
                 format!("{:.3}", figures.gbit_per_s),
-                format!("{:.2}", figures.cpu_s),
+                told(figures.cpu_s, |cpu_s| format!("{cpu_s:.2}")),
             ]);
         }
         let mut rows = plain_table(1, ["", "unit", "ours", "other", "ratio", "aim", "met"]);
@@ -119,12 +119,55 @@ impl FoundRow {
             other,
             ratio,
             aim: row.aim,
-            is_met: row.aim.map(|aim| row.figure.is_met(ratio.unwrap_or(ours), aim)),
+            is_met: row.aim.and_then(|aim| {
+                let compared = if other.is_some() { ratio } else { Some(ours) };
+                Some(row.figure.is_met(compared?, aim))
+            }),
         }
     }
+}
+
+/// Programs of others tell neither tails nor processor time.
+fn told(figure: f64, text: impl FnOnce(f64) -> String) -> String {
+    if figure > 0.0 { text(figure) } else { "-".to_owned() }
 }
 
 /// With as many digits as mean something.
 fn short(figure: f64) -> String {
     if figure < 1000.0 { format!("{figure:.2}") } else { thousands(figure) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::GROUPS;
+    use super::*;
+    use crate::load::Sample;
+
+    /// What a group finds if the cases of other rows take so long.
+    fn found(other_ns: u64) -> Found {
+        let group = GROUPS.iter().find(|group| group.name == "read").expect("there is one");
+        let outcome = |p50_ns| {
+            let (p99_ns, p999_ns, rate_per_s, gbit_per_s, lost) = (0, 0, 1.0, 1.0, 0);
+            let sample = Sample { p50_ns, p99_ns, p999_ns, rate_per_s, gbit_per_s, lost };
+            Outcome { sample, cpu_s: 0.0, cpu_s_per_gbit: 0.0 }
+        };
+        let row = &group.rows[0];
+        let (ours, other) = (outcome(500), outcome(other_ns));
+        let cases = [(row.ours, vec![&ours]), (row.other.expect("an echo"), vec![&other])];
+        Found::of(group, &cases)
+    }
+
+    #[test]
+    fn an_aim_of_a_ratio_is_met_by_a_ratio_only() {
+        assert_eq!(found(1000).rows[0].is_met, Some(true));
+        assert_eq!(found(510).rows[0].is_met, Some(false));
+        assert_eq!(found(0).rows[0].is_met, None, "0.5 us is no ratio");
+    }
+
+    #[test]
+    fn what_a_program_does_not_tell_is_not_shown_as_nothing() {
+        let text = found(1000).text();
+        let row = text.lines().find(|line| line.contains("echo")).expect("a row");
+        assert!(row.contains("1.00") && row.contains(" - "), "{row}");
+    }
 }

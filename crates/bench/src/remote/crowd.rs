@@ -34,7 +34,7 @@ pub(super) fn serve(
 ) -> Result<(), Error> {
     let interrupt = Interrupt::catch()?;
     let app = format!("bench-serve-{}", std::process::id());
-    let load = Load { workload: Workload::Rate, size: 0, window: 1, seconds: 0.0 };
+    let load = Load { workload: Workload::Rate, size: 0, window: 1, connections: 1, seconds: 0.0 };
     let options = apps::options(&app, socket, idle, &load);
     let mut channel = Channel::attach(&options).map_err(Error::App)?;
     let listener = channel.listen(at).map_err(Error::App)?;

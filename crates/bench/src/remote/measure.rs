@@ -1,24 +1,23 @@
 //! What is measured between two hosts, and when: every case once, then all of them again, so that
 //! what changes meanwhile changes for all.
 
-use super::fan::{Fan, Fresh};
+use super::fan::Fan;
 use super::path::Path;
 use super::report::Report;
 use crate::Command;
 use crate::arguments::Idle;
 use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
+use crate::lines::LOOK;
 use crate::load::{Client, Load, Sample, Workload};
+use crate::many;
 use crate::progress::Progress;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs of each case, where nothing else is said.
 pub(super) const RUNS: usize = 3;
-/// Turns between two looks for Ctrl-C.
-const TURNS_PER_LOOK: u32 = 1024;
 
 /// What is to be measured.
 pub(super) struct Plan {
@@ -26,21 +25,14 @@ pub(super) struct Plan {
     pub(super) to: String,
     /// The same as addresses, best first.
     pub(super) peers: Vec<SocketAddr>,
-    pub(super) cases: Vec<Case>,
+    pub(super) cases: Vec<Load>,
     pub(super) runs: usize,
     pub(super) seconds: f64,
     pub(super) idle: Idle,
     pub(super) socket: Option<PathBuf>,
 }
 
-/// A load on so many connections at the same time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Case {
-    pub(super) load: Load,
-    pub(super) connections: usize,
-}
-
-/// What a case showed in one run.
+/// What a load showed in one run.
 pub(super) struct Outcome {
     pub(super) sample: Sample,
     /// How its packets travelled, here and there.
@@ -55,7 +47,7 @@ const CHOICE: [(Workload, &[usize], &[usize]); 3] = [
 ];
 
 /// The cases that a command asks for. What it does not say is taken from the choice of all.
-pub(super) fn cases(command: &Command, connections: &[usize]) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(command: &Command, connections: &[usize]) -> Result<Vec<Load>, Error> {
     let mut cases = Vec::new();
     for (workload, sizes, at_once) in CHOICE {
         if command.workload.is_some_and(|wanted| wanted != workload) {
@@ -66,8 +58,7 @@ pub(super) fn cases(command: &Command, connections: &[usize]) -> Result<Vec<Case
         };
         for size in given(&command.size, sizes) {
             for connections in given(connections, at_once) {
-                let load = command.load(workload, size)?;
-                cases.push(Case { load, connections });
+                cases.push(command.load(workload, size, connections)?);
             }
         }
     }
@@ -81,8 +72,7 @@ pub(super) fn run(plan: &Plan) -> Result<Report, Error> {
     let mut outcomes: Vec<Vec<Outcome>> = plan.cases.iter().map(|_| Vec::new()).collect();
     for _ in 0..plan.runs {
         for (case, outcomes) in plan.cases.iter().zip(&mut outcomes) {
-            let Load { workload, size, .. } = case.load;
-            let connections = case.connections;
+            let Load { workload, size, connections, .. } = case;
             progress.next(&format!("{} of {size} B by {connections}", workload.name()));
             outcomes.push(measure(plan, case, &interrupt)?);
             progress.done();
@@ -91,48 +81,28 @@ pub(super) fn run(plan: &Plan) -> Result<Report, Error> {
     Ok(Report::new(plan, &outcomes))
 }
 
-fn measure(plan: &Plan, case: &Case, interrupt: &Interrupt) -> Result<Outcome, Error> {
-    let Case { load, connections } = *case;
-    let mut fan = Fan::open(plan.socket.as_deref(), plan.idle, &plan.peers, &load, connections)?;
-    let clients = (0..connections).map(|_| Client::new(load)).collect();
-    let mut traffic = Traffic { fan: &mut fan, clients, interrupt };
-    traffic.go_on(Instant::now() + load.warm_up())?;
-    traffic.clients.iter_mut().for_each(Client::begin);
-    traffic.go_on(Instant::now() + load.duration())?;
-    let sample = Client::sample_of(&mut traffic.clients);
+fn measure(plan: &Plan, load: &Load, interrupt: &Interrupt) -> Result<Outcome, Error> {
+    let mut fan = Fan::open(plan.socket.as_deref(), plan.idle, &plan.peers, load)?;
+    let mut clients: Vec<_> = (0..load.connections).map(|_| Client::new(*load)).collect();
+    go_on(&mut fan, &mut clients, load.warm_up(), interrupt)?;
+    clients.iter_mut().for_each(Client::begin);
+    go_on(&mut fan, &mut clients, load.duration(), interrupt)?;
+    let sample = Client::sample_of(&mut clients);
     Ok(Outcome { sample, paths: fan.paths()? })
 }
 
-/// The clients of all connections, in turn.
-struct Traffic<'a> {
-    fan: &'a mut Fan,
-    clients: Vec<Client>,
-    interrupt: &'a Interrupt,
-}
-
-impl Traffic<'_> {
-    fn go_on(&mut self, end: Instant) -> Result<(), Error> {
-        self.turns(Fresh::Any).while_("measuring")?;
-        let mut turn = 0_u32;
-        while Instant::now() < end {
-            turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(TURNS_PER_LOOK) {
-                self.interrupt.check()?;
-            }
-            let fresh = self.fan.wait().while_("measuring")?;
-            self.turns(fresh).while_("measuring")?;
-        }
-        Ok(())
+/// All clients are at work for so long.
+fn go_on(
+    fan: &mut Fan,
+    clients: &mut [Client],
+    duration: Duration,
+    interrupt: &Interrupt,
+) -> Result<(), Error> {
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        interrupt.check()?;
+        let until = end.min(Instant::now() + LOOK);
+        many::go_on(&mut fan.lines, clients, until).while_("measuring")?;
     }
-
-    fn turns(&mut self, fresh: Fresh) -> io::Result<()> {
-        let lines = match fresh {
-            Fresh::Lines(lines) => lines,
-            Fresh::Any => (0..self.clients.len()).collect(),
-        };
-        for at in lines {
-            self.clients[at].turn(&mut self.fan.end(at))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! What was found, for programs and for people.
 
-use super::measure::{Case, Outcome, Plan};
+use super::measure::{Outcome, Plan};
 use super::path::Path;
 use crate::arguments::Idle;
+use crate::load::Load;
 use crate::load::Sample;
 use crate::samples::Figure;
 use crate::table::{microseconds, plain_table, thousands};
@@ -16,11 +17,12 @@ pub(super) struct Report {
     runs: usize,
     seconds: f64,
     idle: Idle,
-    /// How packets travelled at this end: one way, unless that changed.
+    /// How packets of the first connection travelled at this end: one way, unless that changed.
     here: Vec<Path>,
     /// And at the other.
     there: Vec<Path>,
     cases: Vec<Row>,
+    notes: Vec<String>,
 }
 
 /// The medians of a case over all runs.
@@ -44,13 +46,15 @@ impl Report {
     pub(super) fn new(plan: &Plan, outcomes: &[Vec<Outcome>]) -> Self {
         let cases = plan.cases.iter().zip(outcomes).map(|(case, outcomes)| row(case, outcomes));
         let paths = |end: usize| distinct(outcomes.iter().flatten().map(|run| &run.paths[end]));
+        let [here, there] = [0, 1].map(paths);
         Self {
             to: plan.to.clone(),
             runs: plan.runs,
             seconds: plan.seconds,
             idle: plan.idle,
-            here: paths(0),
-            there: paths(1),
+            notes: notes(&plan.cases, [&here, &there]),
+            here,
+            there,
             cases: cases.collect(),
         }
     }
@@ -91,8 +95,8 @@ impl Report {
                 let _ = writeln!(text, "{end}: {}", path.text());
             }
         }
-        if self.here.len() > 1 || self.there.len() > 1 {
-            text += "note: the path has changed meanwhile; the figures are of all together\n";
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
         }
         let (runs, seconds) = (self.runs, self.seconds);
         let _ = write!(
@@ -105,15 +109,27 @@ impl Report {
     }
 }
 
-fn row(case: &Case, outcomes: &[Outcome]) -> Row {
+/// What the reader has to know of the paths at both ends.
+pub(super) fn notes(cases: &[Load], paths: [&[Path]; 2]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if cases.iter().any(|case| case.connections > 1) {
+        notes.push("of several connections, the path is that of the first".to_owned());
+    }
+    if paths.iter().any(|paths| paths.len() > 1) {
+        notes.push("the path has changed meanwhile; the figures are of all together".to_owned());
+    }
+    notes
+}
+
+fn row(load: &Load, outcomes: &[Outcome]) -> Row {
     let of =
         |figure: fn(&Sample) -> f64| Figure::of(outcomes.iter().map(|run| figure(&run.sample)));
     let p50 = of(|sample| sample.p50_ns as f64);
     Row {
-        workload: case.load.workload.name(),
-        size: case.load.size,
-        window: case.load.window,
-        connections: case.connections,
+        workload: load.workload.name(),
+        size: load.size,
+        window: load.window,
+        connections: load.connections,
         p50_ns: p50.median,
         p99_ns: of(|sample| sample.p99_ns as f64).median,
         p999_ns: of(|sample| sample.p999_ns as f64).median,

@@ -1,19 +1,23 @@
 use super::ask::{self, Answer, Question};
 use super::fan::unanswered;
-use super::measure::{Case, cases};
+use super::measure::cases;
 use super::path::Path;
+use super::report::notes;
+use crate::load::Load;
 use crate::{Command, Workload};
 use clap::{Args as _, FromArgMatches as _};
 use serde_json::json;
 
-fn command(words: &str) -> Command {
+fn parse(words: &str) -> Result<Command, clap::Error> {
     let parser = Command::augment_args(clap::Command::new("bench").no_binary_name(true));
-    let matches = parser.try_get_matches_from(words.split_whitespace());
-    let matches = matches.unwrap_or_else(|error| panic!("{words}: {error}"));
-    Command::from_arg_matches(&matches).expect("the arguments fit")
+    Command::from_arg_matches(&parser.try_get_matches_from(words.split_whitespace())?)
 }
 
-fn cases_of(words: &str) -> Vec<Case> {
+fn command(words: &str) -> Command {
+    parse(words).unwrap_or_else(|error| panic!("{words}: {error}"))
+}
+
+fn cases_of(words: &str) -> Vec<Load> {
     let command = command(words);
     cases(&command, &command.remote.connections).unwrap_or_else(|error| panic!("{words}: {error}"))
 }
@@ -22,14 +26,40 @@ fn cases_of(words: &str) -> Vec<Case> {
 fn what_a_command_does_not_say_is_chosen() {
     let all = cases_of("--to 10.0.0.2");
     for workload in [Workload::Rtt, Workload::Rate, Workload::Stream] {
-        assert!(all.iter().any(|case| case.load.workload == workload), "{workload:?}");
+        assert!(all.iter().any(|case| case.workload == workload), "{workload:?}");
     }
     assert!(all.iter().any(|case| case.connections > 1), "{all:?}");
     let some = cases_of("rate --to 10.0.0.2 --size 1,2,3 --connections 4,5 --window 7");
     assert_eq!(some.len(), 6);
-    assert!(some.iter().all(|case| case.load.workload == Workload::Rate && case.load.window == 7));
+    assert!(some.iter().all(|case| case.workload == Workload::Rate && case.window == 7));
     let rtt = command("rtt --to 10.0.0.2 --window 2");
     cases(&rtt, &[]).expect_err("one message is in flight");
+}
+
+#[test]
+fn nothing_is_said_of_hosts_that_the_command_does_not_make() {
+    for said in [
+        "--wire memif",
+        "--layout hosts",
+        "--app c",
+        "--tcp",
+        "--in-place",
+        "--kernel-end client",
+        "--compare tcp",
+        "--mtu 1500",
+        "--kernel-plain",
+        "--kernel-only",
+    ] {
+        for remote in ["--to 10.0.0.2", "--serve 5001"] {
+            let words = format!("{remote} {said}");
+            assert!(parse(&words).is_err(), "{words}");
+        }
+    }
+    for words in ["--serve", "--to 10.0.0.2 --idle block --socket a", "--serve 6000 --idle block"] {
+        command(words);
+    }
+    let refused = command("rtt --socket a").plan().expect_err("a daemon that nobody asks");
+    assert!(refused.to_string().contains("--to or --serve"), "{refused}");
 }
 
 /// A slow way is not a server of another version.
@@ -90,4 +120,12 @@ fn a_path_is_what_the_daemon_says() {
     let path = Path::find(&status, "bench", 4).expect("it is there");
     assert_eq!(path.driver, None);
     assert!(path.text().contains("another NIC"), "{}", path.text());
+}
+
+#[test]
+fn of_several_connections_it_is_said_whose_the_path_is() {
+    let notes = |words| notes(&cases_of(words), [&[], &[]]);
+    assert!(notes("rtt --to 10.0.0.2 --connections 1").is_empty());
+    let of_four = notes("rtt --to 10.0.0.2 --connections 1,4");
+    assert!(of_four[0].contains("the path is that of the first"), "{of_four:?}");
 }

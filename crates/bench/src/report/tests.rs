@@ -11,7 +11,7 @@ fn outcome(p50_ns: u64, rate_per_s: f64) -> Outcome {
         gbit_per_s: rate_per_s * 64.0 * 8.0 / 1e9,
         lost: 1,
     };
-    Outcome { sample, cpu_s: 0.5 }
+    Outcome { sample, cpu_s: 0.5, cpu_s_per_gbit: 2.5 }
 }
 
 fn report() -> Report {
@@ -58,7 +58,18 @@ fn medians_spread_and_ratios() {
     assert_eq!((theirs.p50_ns, theirs.rate_per_s), (9000, 100_000.0));
     assert!(found.figures(Contender::TcpBlock).is_none());
     let [(Contender::TcpSpin, ratio)] = found.ratio[..] else { panic!("{:?}", found.ratio) };
-    assert_eq!((ratio.p50, ratio.rate), (0.222, 4.5));
+    assert_eq!((ratio.p50, ratio.rate), (Some(0.222), Some(4.5)));
+}
+
+/// Who has no answer to a message is neither infinitely fast nor as slow.
+#[test]
+fn there_is_no_ratio_to_nothing() {
+    let (some, nothing) = (outcome(1000, 1e6), outcome(0, 0.0));
+    let [some, nothing] = [some, nothing].map(|outcome| Figures::of(&[&outcome]));
+    let ratio = Ratio::of(&nothing, &some);
+    assert_eq!((ratio.p50, ratio.rate, ratio.cpu_per_message), (None, Some(0.0), None));
+    let ratio = Ratio::of(&some, &nothing);
+    assert_eq!((ratio.p50, ratio.rate, ratio.cpu_per_message), (None, None, None));
 }
 
 #[test]
@@ -74,7 +85,9 @@ fn figures_keep_their_digits_however_small() {
 #[test]
 fn json_has_the_promised_shape() {
     let json = serde_json::to_value(report()).expect("plain data");
-    for name in ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s", "cpu_s"] {
+    for name in
+        ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s", "cpu_s", "cpu_s_per_gbit"]
+    {
         assert!(json["contenders"]["clearway"][name].is_number(), "{name}");
     }
     for name in ["p50", "rate", "gbit"] {
@@ -85,9 +98,9 @@ fn json_has_the_promised_shape() {
 }
 
 #[test]
-fn the_table_names_everyone() {
+fn the_table_names_everyone_and_what_was_lost() {
     let text = crate::report_text(&report());
-    for word in ["clearway", "tcp_spin", "9.00", "0.22", "a note"] {
+    for word in ["clearway", "tcp_spin", "9.00", "0.22", "a note", "tcp_spin lost 2 messages"] {
         assert!(text.contains(word), "{word} is missing from\n{text}");
     }
 }

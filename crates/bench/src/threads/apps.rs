@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub(super) struct Crowd {
 
 struct Shared {
     epoch: Instant,
+    /// When the load began, in ns since then.
+    began_ns: AtomicU64,
     /// One per thread.
     histograms: Vec<Mutex<Histogram<u64>>>,
 }
@@ -56,6 +59,7 @@ impl Crowd {
             || Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid");
         let shared = Arc::new(Shared {
             epoch: Instant::now(),
+            began_ns: AtomicU64::new(0),
             histograms: (0..count).map(|_| Mutex::new(histogram())).collect(),
         });
         let mut crowd = Self { threads: Vec::new(), ids: Vec::new(), shared, waiting };
@@ -94,8 +98,11 @@ impl Crowd {
         self.ids.iter().map(|id| seconds_used_by_thread(*id)).sum()
     }
 
-    /// What was received so far is forgotten.
+    /// What was received so far is forgotten, and what was sent so far does not count any more.
     pub(super) fn begin(&self) {
+        let now_ns = self.shared.epoch.elapsed().as_nanos() as u64;
+        // For `record`, which the lock that is taken next makes see it.
+        self.shared.began_ns.store(now_ns, Ordering::Relaxed);
         for histogram in &self.shared.histograms {
             histogram.lock().unwrap_or_else(PoisonError::into_inner).reset();
         }
@@ -149,9 +156,16 @@ impl Shared {
             }
             let now_ns = self.epoch.elapsed().as_nanos() as u64;
             let sent_ns = message[..].try_into().map_or(now_ns, u64::from_le_bytes);
-            let latency_ns = now_ns.saturating_sub(sent_ns).min(LATENCY_NS_MAX);
-            let mut histogram =
-                self.histograms[index].lock().unwrap_or_else(PoisonError::into_inner);
+            self.record(index, sent_ns, now_ns);
+        }
+    }
+
+    /// Enters a message, unless it is of a load before, whose threads have not kept up.
+    fn record(&self, index: usize, sent_ns: u64, now_ns: u64) {
+        let latency_ns = now_ns.saturating_sub(sent_ns).min(LATENCY_NS_MAX);
+        let mut histogram = self.histograms[index].lock().unwrap_or_else(PoisonError::into_inner);
+        // Stored by `begin`, before it took the lock.
+        if sent_ns >= self.began_ns.load(Ordering::Relaxed) {
             histogram.saturating_record(latency_ns);
         }
     }
@@ -218,4 +232,24 @@ impl Sender {
 
 fn options(socket: &Path) -> Options {
     Options { socket: socket.to_owned(), sizes: SIZES, ..Options::new("bench-thread") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_counts_for_the_load_that_it_is_of() {
+        let histogram = Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid");
+        let shared = Shared {
+            epoch: Instant::now(),
+            began_ns: AtomicU64::new(100),
+            histograms: vec![Mutex::new(histogram)],
+        };
+        for (sent_ns, counted) in [(99, 0), (100, 1), (150, 2)] {
+            shared.record(0, sent_ns, 200);
+            let histogram = shared.histograms[0].lock().unwrap_or_else(PoisonError::into_inner);
+            assert_eq!(histogram.len(), counted, "sent at {sent_ns}");
+        }
+    }
 }

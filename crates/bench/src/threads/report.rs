@@ -82,17 +82,47 @@ impl Report {
 
     pub(super) fn svg(&self) -> String {
         let of = |waiting: &'static str| {
-            let of_waiting = self.outcomes.iter().filter(move |outcome| outcome.waiting == waiting);
-            // On a logarithmic scale there is no zero.
-            let values = of_waiting.map(|outcome| outcome.cpu_percent.max(0.01)).collect();
-            Series { name: waiting, values }
+            self.outcomes.iter().filter(move |outcome| outcome.waiting == waiting)
         };
-        let blocking = self.outcomes.iter().filter(|outcome| outcome.waiting == "blocking");
-        let groups: Vec<String> = blocking
+        let series = |name: &'static str| {
+            // On a logarithmic scale there is no zero.
+            let values = of(name).map(|outcome| outcome.cpu_percent.max(0.01)).collect();
+            Series { name, values }
+        };
+        let series = ["blocking", "polling"].map(series).into_iter();
+        // One that `--waiting` leaves out has no bars; those that are left have the same loads.
+        let series: Vec<_> = series.filter(|series| !series.values.is_empty()).collect();
+        let groups: Vec<String> = series
+            .first()
+            .into_iter()
+            .flat_map(|series| of(series.name))
             .map(|outcome| format!("{} per s", thousands(outcome.load_per_s.into())))
             .collect();
         let title = "CPU use of all threads together, by load";
-        Bars { title, unit: "%", groups: &groups, series: vec![of("blocking"), of("polling")] }
-            .svg()
+        Bars { title, unit: "%", groups: &groups, series }.svg()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_in_one_way_only_has_a_plot() {
+        for waiting in ["blocking", "polling"] {
+            let outcome = Outcome {
+                waiting,
+                load_per_s: 100,
+                sent: 7,
+                received: 7,
+                threads_served: 1,
+                p50_ns: 1000,
+                p99_ns: 2000,
+                cpu_percent: 3.0,
+                daemon_cpu_percent: 4.0,
+            };
+            let svg = Report::new(1, 1.0, vec![outcome], false).svg();
+            assert!(svg.contains("100 per s") && svg.contains(waiting), "{svg}");
+        }
     }
 }

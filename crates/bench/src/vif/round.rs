@@ -142,19 +142,13 @@ impl Round<'_> {
                 let seconds = PATIENCE.as_secs();
                 return Err(Error::Silent { who: "the other side of testpmd".into(), seconds });
             }
-            self.pause(Duration::from_millis(20))?;
+            self.interrupt.pause(Duration::from_millis(20))?;
         }
-        self.pause(WARM_UP)?;
+        self.interrupt.pause(WARM_UP)?;
         let before = testpmd.count(self.interrupt)?;
-        self.pause(Duration::from_secs_f64(self.seconds))?;
+        self.interrupt.pause(Duration::from_secs_f64(self.seconds))?;
         let after = testpmd.count(self.interrupt)?;
         Ok(rate(before, after))
-    }
-
-    /// Lets the processes run for a while, unless Ctrl-C comes.
-    fn pause(&self, duration: Duration) -> Result<(), Error> {
-        std::thread::sleep(duration);
-        self.interrupt.check()
     }
 }
 

@@ -7,6 +7,10 @@ use lab::{Control, Shutdown};
 use crate::hosts::{call_of, long_call_of};
 use crate::pointer::{EFAULT, bytes, place, store, store_address};
 
+/// Bytes that are read at a time, at most: as many as a window of TCP can have (RFC 7323, section
+/// 2.3), so that no connection ever has more.
+const READ_BYTES_MAX: usize = 1 << 30;
+
 /// socket(2): AF_INET or AF_INET6, SOCK_STREAM with SOCK_NONBLOCK if wanted, 0 or IPPROTO_TCP. A
 /// descriptor, 3 or above.
 #[unsafe(no_mangle)]
@@ -252,7 +256,8 @@ pub unsafe extern "C" fn clearway_lab_recvmsg(
         let message = unsafe { &mut *message };
         // SAFETY: the caller's promise.
         let parts = unsafe { place(message.msg_iov, message.msg_iovlen) }?;
-        let mut data = vec![0; parts.iter().map(|part| part.iov_len).sum()];
+        let room = parts.iter().fold(0, |room: usize, part| room.saturating_add(part.iov_len));
+        let mut data = vec![0; room.min(READ_BYTES_MAX)];
         let told = host.recv_message(fd, &mut data, flags)?;
         let mut rest = &data[..told.length];
         for part in parts {

@@ -198,6 +198,7 @@ static void messages(int fd) {
   message.msg_controllen = CMSG_LEN(0);
   CHECK(clearway_lab_recvmsg(host, fd, &message, 0) == 7 && message.msg_flags == MSG_CTRUNC);
   message.msg_controllen = 0;
+  iov[1].iov_len = SIZE_MAX; /* more than there is memory */
   CHECK(clearway_lab_recvmsg(host, fd, &message, 0) == 6);
   CHECK(clearway_lab_run(host, 1000000000) == 1);
   expect("10 6 0 121");

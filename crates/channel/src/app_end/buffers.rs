@@ -3,9 +3,9 @@
 
 use core::ops::{Deref, DerefMut};
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use super::returns::{Returned, Sleeper};
 use crate::memory::Bytes;
 use crate::{Completion, NO_BUFFER};
 
@@ -169,31 +169,23 @@ pub struct TransmitBuffer {
 pub(super) struct TransmitPool {
     pub(super) bytes: Bytes,
     /// Extents of buffers that were dropped; the channel collects them.
-    returned: Mutex<Vec<Extent>>,
-    /// Whether there are any: a hint that spares the lock.
-    any_returned: AtomicBool,
+    pub(super) returned: Returned<Extent>,
 }
 
 impl TransmitPool {
-    pub(super) fn new(bytes: Bytes) -> Self {
-        Self { bytes, returned: Mutex::default(), any_returned: AtomicBool::new(false) }
-    }
-
-    /// Extents of buffers that were dropped since the last call.
-    pub(super) fn take_returned(&self) -> Vec<Extent> {
-        // The lock orders the list; the flag needs no order: what it hides now, it shows later.
-        if !self.any_returned.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        self.any_returned.store(false, Ordering::Relaxed);
-        std::mem::take(&mut returned)
+    pub(super) fn new(bytes: Bytes, owner: &Arc<Sleeper>) -> Self {
+        Self { bytes, returned: Returned::new(owner) }
     }
 }
 
 impl TransmitBuffer {
     pub(super) fn new(shared: Arc<TransmitPool>, extent: Extent) -> Self {
         Self { shared, extent: Some(extent) }
+    }
+
+    #[inline]
+    pub(super) fn is_of(&self, pool: &Arc<TransmitPool>) -> bool {
+        Arc::ptr_eq(&self.shared, pool)
     }
 
     /// The extent, to be sent or freed.
@@ -229,10 +221,7 @@ impl DerefMut for TransmitBuffer {
 impl Drop for TransmitBuffer {
     fn drop(&mut self) {
         if let Some(extent) = self.extent.take() {
-            let shared = &self.shared;
-            let mut returned = shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
-            returned.push(extent);
-            shared.any_returned.store(true, Ordering::Relaxed);
+            self.shared.returned.put(extent);
         }
     }
 }
@@ -257,28 +246,12 @@ pub struct ReceiveBuffer {
 pub(super) struct ReceivePool {
     pub(super) bytes: Bytes,
     /// Ids and lengths of buffers that were dropped; the channel collects them.
-    returned: Mutex<Vec<(u32, u32)>>,
-    /// Whether there are any: a hint that spares the lock.
-    any_returned: AtomicBool,
+    pub(super) returned: Returned<(u32, u32)>,
 }
 
 impl ReceivePool {
-    pub(super) fn new(bytes: Bytes) -> Self {
-        Self { bytes, returned: Mutex::default(), any_returned: AtomicBool::new(false) }
-    }
-
-    /// Whether buffers were dropped since the last `take_returned`. What it overlooks now, it sees
-    /// later.
-    #[inline]
-    pub(super) fn has_returned(&self) -> bool {
-        self.any_returned.load(Ordering::Relaxed)
-    }
-
-    /// Exchanges the list of buffers that were dropped for an empty one.
-    pub(super) fn take_returned(&self, list: &mut Vec<(u32, u32)>) {
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        self.any_returned.store(false, Ordering::Relaxed);
-        std::mem::swap(&mut *returned, list);
+    pub(super) fn new(bytes: Bytes, owner: &Arc<Sleeper>) -> Self {
+        Self { bytes, returned: Returned::new(owner) }
     }
 }
 
@@ -325,10 +298,7 @@ impl Drop for ReceiveBuffer {
 impl ReceiveBuffer {
     #[cold]
     fn give_back(&self) {
-        let shared = &self.shared;
-        let mut returned = shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.push((self.id, self.length));
-        shared.any_returned.store(true, Ordering::Relaxed);
+        self.shared.returned.put((self.id, self.length));
     }
 }
 

@@ -49,12 +49,14 @@ fn requests() -> Vec<Request> {
         }),
         Request::Mapped(Empty {}),
         Request::Ping(Ping { udp_port: Some(7), eager: true, ..ping() }),
+        Request::Ping(Ping { zone: Some("eth1".into()), ..ping() }),
     ]
 }
 
 fn ping() -> Ping {
     Ping {
         peer: "::1".parse().unwrap(),
+        zone: None,
         udp_port: None,
         count: 3,
         interval_ms: 10,
@@ -80,6 +82,7 @@ fn requests_and_replies_survive_the_way() {
             engine: 1,
             engine_name: "eth0/1".into(),
             sizes: Sizes::default(),
+            wake_up_ns: 5_000,
         }),
         Reply::Listening(Listening { listener: 1, address: "10.0.0.1:7".parse().unwrap() }),
         Reply::Mapped(Empty {}),
@@ -170,6 +173,7 @@ fn limits_are_where_the_refusals_say() {
     let ping = |count, interval_ms, timeout_ms, bytes| {
         Request::Ping(Ping { count, interval_ms, timeout_ms, bytes, ..ping() })
     };
+    let zone = |bytes: usize| Request::Ping(Ping { zone: Some("x".repeat(bytes)), ..self::ping() });
     let vif = |filters: usize, bytes: usize| {
         let receive = vec!["x".repeat(bytes); filters];
         Request::OpenVif(OpenVif { receive, ..open_vif() })
@@ -187,6 +191,8 @@ fn limits_are_where_the_refusals_say() {
         (Some("interval_ms"), ping(1, 60_001, 1, 1)),
         (Some("timeout_ms"), ping(1, 1, 60_001, 1)),
         (Some("bytes"), ping(1, 1, 1, 65_508)),
+        (None, zone(15)),
+        (Some("zone"), zone(16)),
         (None, vif(64, 1)),
         (None, vif(1, 1024)),
         (Some("receive"), vif(65, 1)),
@@ -253,6 +259,14 @@ fn exclusive_is_said_only_if_it_is_meant() {
         serde_json::to_string(&Attach { exclusive, ..attach.clone() }).expect("it is text")
     };
     assert!(text(true).contains(r#""exclusive":true"#) && !text(false).contains("exclusive"));
+}
+
+/// The same of the zone of a ping: pings without one are served by any daemon.
+#[test]
+fn a_zone_is_said_only_if_there_is_one() {
+    let text =
+        |zone| serde_json::to_string(&Request::Ping(Ping { zone, ..ping() })).expect("it is text");
+    assert!(text(Some("eth1".into())).contains(r#""zone":"eth1""#) && !text(None).contains("zone"));
 }
 
 #[test]

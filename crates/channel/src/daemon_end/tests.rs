@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::burst::SentBurst;
+use crate::doorbell::OwnerBell;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING};
 use crate::sync::Ordering;
 use crate::{
@@ -27,7 +28,7 @@ pub(super) fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
     assert_eq!(memory.read_header(&sizes()), Some((Versions::APP.max, *memory.areas())));
     let (daemon_bells, app_bells) = crate::doorbell::create().unwrap();
     let daemon = DaemonEnd::on(Arc::clone(&memory), daemon_bells, sizes());
-    (daemon, AppEnd::on(Arc::clone(&memory), app_bells, sizes()), memory)
+    (daemon, AppEnd::on(Arc::clone(&memory), app_bells, OwnerBell::new().unwrap(), sizes()), memory)
 }
 
 fn send(app: &mut AppEnd, bytes: &[u8]) -> crate::Extent {
@@ -495,7 +496,8 @@ fn who_fences_is_agreed_when_the_ends_are_opened() {
     assert_eq!(daemon.fence, Fence::None);
     memory.word(crate::layout::HEADER_DAEMON_BARRIERS).store(0, Ordering::Relaxed);
     let (_, app_bells) = crate::doorbell::create().unwrap();
-    assert_eq!(AppEnd::on(memory, app_bells, sizes()).fence, Fence::Own);
+    let app = AppEnd::on(memory, app_bells, OwnerBell::new().unwrap(), sizes());
+    assert_eq!(app.fence, Fence::Own);
 }
 
 /// Each word of the header by itself.
@@ -954,7 +956,7 @@ mod with_descriptors {
     use rustix::fs::OFlags;
 
     use super::*;
-    use crate::OpenError;
+    use crate::{OpenError, ReceiveBuffer};
 
     fn open() -> (DaemonEnd, AppEnd) {
         let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();
@@ -991,7 +993,7 @@ mod with_descriptors {
             assert!(app.arm() && !readable(app.doorbell(), 0));
             let ids = [echo(&mut daemon, 1), echo(&mut daemon, 2)];
             assert!(readable(app.doorbell(), PATIENCE_S));
-            app.disarm();
+            assert!(app.disarm() && !app.disarm(), "it has rung once");
             assert!(!readable(app.doorbell(), 0));
             assert_eq!((received(&mut app).1, received(&mut app).1), (ids[0], ids[1]));
             for extent in extents {
@@ -1004,6 +1006,30 @@ mod with_descriptors {
             }
         }
         assert_eq!(daemon.counters().doorbells_rung, 3);
+    }
+
+    /// The daemon is held up between the two steps of a ring, and the app wakes up meanwhile.
+    #[test]
+    fn a_ring_that_comes_late_wakes_the_app_no_more_than_once() {
+        let (daemon, mut app) = open();
+        let is_told = || sleep::must_ring(daemon.memory.sync_word(SYNC_APP_SLEEPING), daemon.fence);
+        for late in 1..3 {
+            for _ in 0..late {
+                assert!(app.arm() && is_told());
+                app.disarm();
+            }
+            for _ in 0..late {
+                assert!(app.arm() && !readable(app.doorbell(), 0));
+                daemon.bells.ring();
+                assert!(readable(app.doorbell(), PATIENCE_S));
+                app.disarm();
+                assert!(!readable(app.doorbell(), 0));
+            }
+            assert!(app.arm() && is_told());
+            daemon.bells.ring();
+            app.disarm();
+            assert!(!readable(app.doorbell(), 0), "and the next one as ever");
+        }
     }
 
     #[test]
@@ -1020,9 +1046,79 @@ mod with_descriptors {
             // Nor who was asleep, and is not any more.
             assert!(daemon.arm() && app.arm());
             daemon.disarm();
-            app.disarm();
+            assert!(!app.disarm());
         }
         assert_eq!(daemon.counters().doorbells_rung, 0);
+    }
+
+    /// A received buffer of 64 bytes.
+    fn lend(daemon: &mut DaemonEnd, app: &AppEnd) -> ReceiveBuffer {
+        let buffer = daemon.allocate(64, 0).unwrap();
+        daemon.grant(buffer.id);
+        app.receive_buffer(app.granted(buffer.offset, 64, buffer.id))
+    }
+
+    /// How many buffers the app has released.
+    fn released(daemon: &mut DaemonEnd) -> usize {
+        let mut count = 0;
+        while let Ok(Some(Command::Release { buffers })) = daemon.next_command() {
+            buffers.as_slice().iter().for_each(|&id| _ = daemon.release(id).unwrap());
+            count += buffers.as_slice().len();
+        }
+        count
+    }
+
+    #[test]
+    fn who_drops_a_buffer_elsewhere_wakes_an_owner_that_sleeps_and_no_other() {
+        let (mut daemon, mut app) = open();
+        for _ in 0..3 {
+            let [first, second, third] = [(); 3].map(|()| lend(&mut daemon, &app));
+            drop(first);
+            assert!(!readable(app.owner_bell(), 0), "it is awake");
+            assert!(!app.expect_returns() && app.hears_of_returns() && app.arm());
+            assert_eq!(released(&mut daemon), 1);
+            std::thread::spawn(move || drop((second, third))).join().unwrap();
+            assert!(readable(app.owner_bell(), PATIENCE_S));
+            app.disarm();
+            assert!(!app.hears_of_returns() && !readable(app.owner_bell(), 0));
+            assert!(!app.expect_returns() && app.arm());
+            assert!(!app.hears_of_returns(), "nobody has anything");
+            assert_eq!(released(&mut daemon), 2);
+            app.disarm();
+        }
+        let extent = app.allocate(1 << 16).unwrap();
+        let buffer = app.into_buffer(extent);
+        assert!(!app.expect_returns() && app.arm());
+        std::thread::spawn(move || drop(buffer)).join().unwrap();
+        assert!(readable(app.owner_bell(), PATIENCE_S));
+        app.disarm();
+        assert!(app.expect_returns(), "there is room again");
+        app.disarm();
+        assert_eq!(app.transmit_pool_used_bytes(), 0);
+    }
+
+    /// Whenever it is dropped: before the owner says that it sleeps, meanwhile, or after it.
+    #[test]
+    fn no_buffer_that_is_dropped_elsewhere_is_overlooked() {
+        let (mut daemon, mut app) = open();
+        let (sender, receiver) = std::sync::mpsc::channel::<ReceiveBuffer>();
+        let other = std::thread::spawn(move || receiver.into_iter().for_each(drop));
+        for _ in 0..5000 {
+            sender.send(lend(&mut daemon, &app)).unwrap();
+            loop {
+                app.expect_returns();
+                assert!(app.arm());
+                let is_back = released(&mut daemon) == 1;
+                assert!(is_back || readable(app.owner_bell(), PATIENCE_S), "it sleeps for ever");
+                app.disarm();
+                if is_back {
+                    break;
+                }
+            }
+        }
+        drop(sender);
+        other.join().unwrap();
+        assert!(!readable(app.owner_bell(), 0));
     }
 
     /// An app gives its doorbells to no program that it starts, and nobody waits in a read or
@@ -1030,7 +1126,8 @@ mod with_descriptors {
     #[test]
     fn descriptors_are_closed_on_exec_and_never_wait() {
         let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();
-        let bells = [daemon.doorbell(), handover.app_doorbell.as_fd()];
+        let owner_bell = OwnerBell::new().unwrap();
+        let bells = [daemon.doorbell(), handover.app_doorbell.as_fd(), owner_bell.own()];
         for fd in bells.into_iter().chain([handover.daemon_doorbell.as_fd()]) {
             assert!(rustix::fs::fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK));
             let flags = rustix::io::fcntl_getfd(fd).unwrap();

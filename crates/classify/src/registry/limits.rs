@@ -4,6 +4,9 @@ use super::{Filter, Vif};
 use clearway_wire::digest::PATTERN_WORDS;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a refusal calls clauses. Of them, who runs the host may allow a user more.
+pub const CLAUSES: &str = "alternatives in filters";
+
 /// How much there may be. What the host has for itself does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -50,7 +53,7 @@ impl Usage {
         let new = new.iter().filter(|mask| !self.masks.contains_key(**mask)).count();
         let copies = copied_clauses(vif).count();
         for (what, count, limit) in [
-            ("alternatives in filters", self.clauses + clauses(vif), most.clauses),
+            (CLAUSES, self.clauses + clauses(vif), most.clauses),
             ("different masks", self.masks.len() + new, most.masks),
             ("alternatives of copies", self.copies + copies, most.copies),
         ] {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::client::{Client, PATIENCE};
+use crate::output::Failure;
 
 /// The helpers by which the eBPF program reads a frame wherever its headers are came with Linux
 /// 5.18.
@@ -131,13 +132,24 @@ fn privileges() -> Finding {
     }
     Finding::limited(
         "privileges",
-        format!("no {absent}: UDP sockets and memif work, kernel interfaces do not"),
+        format!("no {absent}: {}", what_works_without(&absent)),
         format!(
             "have root start the daemon (it drops what it does not need), or give it what it \
-             needs: setcap cap_net_admin,cap_net_raw,cap_bpf+ep {}",
+             needs (and cap_net_bind_service for ports below 1024): setcap \
+             cap_net_admin,cap_net_raw,cap_bpf+ep {}",
             crate::daemon::program().unwrap_or_else(|_| "clearwayd".into()).display()
         ),
     )
+}
+
+/// A packet socket needs no program of eBPF, but hides nothing from the kernel without one.
+fn what_works_without(absent: &str) -> &'static str {
+    match absent {
+        "CAP_BPF" => {
+            "UDP sockets, memif and AF_PACKET work, AF_XDP does not; the kernel has a copy of all"
+        }
+        _ => "UDP sockets and memif work, kernel interfaces do not",
+    }
 }
 
 fn confinement() -> Finding {
@@ -208,32 +220,37 @@ fn hugepages() -> Finding {
 /// A daemon that runs, and what its NICs are.
 fn daemon(socket: Option<&Path>) -> Vec<Finding> {
     let path = socket.map_or_else(clearway_channel::control::client_path, Path::to_owned);
-    let Ok(client) = Client::connect(Some(&path)) else {
-        return vec![Finding::limited(
-            "daemon",
-            format!("none answers at {}", path.display()),
-            "start one: clearway daemon, or clearway daemon --config clearway.toml",
-        )];
+    let status = match Client::connect(Some(&path)).and_then(|client| client.status(PATIENCE)) {
+        Ok(status) => status,
+        Err(failure) => return vec![in_the_way(&failure)],
     };
     let mut findings = vec![Finding::good("daemon", format!("one runs at {}", path.display()))];
-    if let Ok(status) = client.status(PATIENCE) {
-        let engines = status["engines"].as_array().into_iter().flatten();
-        findings.extend(engines.clone().filter_map(trouble_of));
-        findings.extend(engines.clone().flat_map(queues_of));
-        findings.extend(engines.flat_map(sharers_of));
-    }
+    let engines = status["engines"].as_array().into_iter().flatten();
+    findings.extend(engines.clone().filter_map(trouble_of));
+    findings.extend(engines.clone().flat_map(queues_of));
+    findings.extend(engines.flat_map(sharers_of));
     findings
 }
 
-/// A NIC that is not open, as one of its engines says.
+/// What keeps this user from a daemon: there is none, or it does not answer, or not this user. A
+/// failure says the cause, and then the remedy.
+fn in_the_way(failure: &Failure) -> Finding {
+    let text = failure.to_string();
+    let (cause, remedy) = text.split_once("; ").unwrap_or((text.as_str(), "see the daemon's log"));
+    Finding::limited("daemon", cause, remedy)
+}
+
+/// A NIC that is not open, or not all that it could be, as one of its engines says.
 fn trouble_of(engine: &Value) -> Option<Finding> {
     let text = |key: &str| escaped(engine[key].as_str().unwrap_or_default()).to_string();
-    let advice = "see `ip link` and the daemon's log; it is opened as soon as that can be, without \
-                  a restart";
-    (engine["interface_gone"] == true).then(|| {
-        let sentence = format!("not open: {}", text("nic_trouble"));
-        Finding::limited(format!("nic {}", text("nic")), sentence, advice)
-    })
+    let (subject, trouble) = (format!("nic {}", text("nic")), text("nic_trouble"));
+    if engine["interface_gone"] == true {
+        let advice = "see `ip link` and the daemon's log; it is opened as soon as that can be, \
+                      without a restart";
+        return Some(Finding::limited(subject, format!("not open: {trouble}"), advice));
+    }
+    let (what, advice) = trouble.split_once("; ")?;
+    Some(Finding::limited(subject, what, advice))
 }
 
 /// Apps that share their engine's core: the two cannot run at the same time.
@@ -276,7 +293,11 @@ fn queues_of(engine: &Value) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Verdict;
     use super::*;
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
+    };
 
     #[test]
     fn apps_on_the_core_of_their_engine_are_named_once() {
@@ -297,6 +318,35 @@ mod tests {
             sharers_of(&engine(Some(1))).into_iter().map(|finding| finding.finding).collect();
         assert_eq!(told, ["shares core 1 with engine eth0 now"]);
         assert!(sharers_of(&engine(None)).is_empty(), "nobody knows");
+    }
+
+    /// Who listens and does not answer is not fine, and who may not ask is not told to start one.
+    #[test]
+    fn a_daemon_that_says_nothing_is_not_said_to_be_fine() {
+        let path = std::env::temp_dir().join(format!("clearway-doctor-{}", std::process::id()));
+        let found = daemon(Some(&path));
+        assert!(found[0].finding.starts_with("no daemon is running at "), "{found:?}");
+        assert!(found[0].advice.as_ref().is_some_and(|it| it.starts_with("start one")));
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        bind(&socket, &SocketAddrUnix::new(&path).expect("an address")).expect("bound");
+        listen(&socket, 1).expect("listening");
+        let hangs_up = std::thread::spawn(move || drop(accept(&socket)));
+        let found = daemon(Some(&path));
+        hangs_up.join().expect("no panic");
+        std::fs::remove_file(&path).expect("its own");
+        let [only] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((only.subject.as_str(), only.verdict), ("daemon", Verdict::Limited));
+        assert!(only.advice.is_some(), "{only:?}");
+        let denied = in_the_way(&Failure::Failed("user 7 may not; add it to [policy]".to_owned()));
+        assert_eq!(denied.finding, "user 7 may not");
+        assert_eq!(denied.advice.as_deref(), Some("add it to [policy]"));
+    }
+
+    #[test]
+    fn without_cap_bpf_there_are_packet_sockets() {
+        assert!(what_works_without("CAP_BPF").contains("AF_PACKET work"));
+        assert!(what_works_without("CAP_NET_RAW, CAP_BPF").contains("kernel interfaces do not"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// message of so many bytes, to `clearway bench --serve` there.
     #[arg(long, short, default_value_t = 64, value_parser = bytes())]
     pub(super) size: usize,
-    /// Seconds between probes. [default: 0.2; 0.01 with --flood]
+    /// Seconds between probes; of ordinary users at least 0.002. [default: 0.2; 0.01 with --flood]
     #[arg(long, short, value_parser = seconds)]
     interval: Option<f64>,
     /// Send the next probe as soon as the last is answered, or its interval is over

@@ -1,6 +1,6 @@
 //! Probes that the local daemon sends.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clearway_channel::control::{Ping, Pong, Refusal, Reply, Request};
@@ -9,6 +9,7 @@ use super::Arguments;
 use crate::client::{Client, PATIENCE, unexpected};
 use crate::output::Failure;
 use crate::stop::Stop;
+use crate::zone;
 
 /// A request in work.
 pub(super) struct Packets {
@@ -29,11 +30,12 @@ pub(super) enum Next {
 }
 
 impl Packets {
-    pub(super) fn begin(arguments: &Arguments, peer: IpAddr) -> Result<Self, Failure> {
+    pub(super) fn begin(arguments: &Arguments, peer: SocketAddr) -> Result<Self, Failure> {
         let client = Client::connect(arguments.socket.as_deref())?;
         let (interval, timeout) = (arguments.interval(), arguments.timeout());
         let ping = Ping {
-            peer,
+            peer: peer.ip(),
+            zone: zone::of(peer)?,
             udp_port: arguments.udp_port,
             count: arguments.count(),
             interval_ms: interval.as_millis() as u32,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clearway_bench::{Bars, Series};
 use clearway_engine::Congestion;
-use clearway_sim::scale::{Fairness, FlowCost, HostsCost, SetUp, Sharing};
+use clearway_sim::scale::{EnginesRate, Fairness, FlowCost, HostsCost, SetUp, Sharing};
 use serde::Serialize;
 
 use crate::output::{Failure, print};
@@ -20,6 +20,9 @@ pub(super) struct Scale {
     /// Engines of each of two hosts, in turn: what it takes to open a connection
     #[arg(long, value_delimiter = ',', value_parser = super::engines)]
     engines: Vec<usize>,
+    /// Engines of each of two hosts, in turn: how many messages they carry
+    #[arg(long, value_delimiter = ',', value_parser = super::engines)]
+    rates: Vec<usize>,
     /// Hosts that send to one, in turn: how they share its link
     #[arg(long, value_delimiter = ',', value_parser = super::hosts)]
     senders: Vec<usize>,
@@ -42,14 +45,15 @@ const CONTROLS: [Congestion; 2] = [Congestion::Swift, Congestion::Cubic];
 impl Scale {
     /// What is measured if nothing is said.
     fn or_all(&self) -> Self {
-        let counts = [&self.hosts, &self.engines, &self.senders].map(Vec::len);
-        if counts != [0; 3] || !self.flows.is_empty() || !self.fairness.is_empty() {
+        let counts = [&self.hosts, &self.engines, &self.rates, &self.senders].map(Vec::len);
+        if counts != [0; 4] || !self.flows.is_empty() || !self.fairness.is_empty() {
             return self.clone();
         }
         Self {
             hosts: vec![2, 10, 100, 1_000],
             flows: vec![1, 10, 100, 1_000, 10_000, 100_000],
             engines: vec![1, 2, 4, 8, 16, 64],
+            rates: vec![1, 2, 4, 8, 16],
             senders: vec![2, 10, 100],
             fairness: vec![1, 4],
             ..self.clone()
@@ -84,6 +88,7 @@ pub(super) fn run(arguments: &Scale) -> Result<(), Failure> {
     hosts(&wanted)?;
     flows(&wanted)?;
     engines(&wanted)?;
+    rates(&wanted)?;
     senders(&wanted)?;
     fairness(&wanted)
 }
@@ -186,6 +191,34 @@ fn text_of_engines(cost: &SetUp) -> String {
     )
 }
 
+/// What engines carry together, beside what one does alone.
+#[derive(Serialize)]
+struct Rate {
+    #[serde(flatten)]
+    found: EnginesRate,
+    /// The rate of each engine, to that of one alone: 1 is linear.
+    each_to_one: f64,
+}
+
+fn rates(wanted: &Scale) -> Result<(), Failure> {
+    if wanted.rates.is_empty() {
+        return Ok(());
+    }
+    let one = clearway_sim::scale::engines(1);
+    for engines in &wanted.rates {
+        let found = if *engines == 1 { one } else { clearway_sim::scale::engines(*engines) };
+        let each_to_one = found.rate_per_s / *engines as f64 / one.rate_per_s;
+        let text = format!(
+            "{engines:>6} engines: {:.2} million messages/s, each {each_to_one:.3} of one alone; \
+             {:.2} frames per message\n",
+            found.rate_per_s / 1e6,
+            found.frames_per_message
+        );
+        wanted.show(&Rate { found, each_to_one }, text)?;
+    }
+    Ok(())
+}
+
 fn senders(wanted: &Scale) -> Result<(), Failure> {
     let mut all: Vec<Sharing> = Vec::new();
     for senders in &wanted.senders {
@@ -250,12 +283,14 @@ fn text_of_fairness(found: &Fairness) -> String {
     let joining =
         found.joining_ns.map_or("never".to_owned(), |ns| format!("{} ms", ns / 1_000_000));
     format!(
-        "{} flows each of {} us, {}: goodput {:.3}, Jain {:.4} ({:.4} in 10 ms), shares {}, the \
-         last joins in {joining}\n",
+        "{} flows each of {} us, {}: goodput {:.3}, queue {:.0} us ({:.0} us at 99 %), Jain {:.4} \
+         ({:.4} in 10 ms), shares {}, the last joins in {joining}\n",
         found.flows_each,
         rtts.join(", "),
         found.congestion,
         found.goodput,
+        found.queue_ns as f64 / 1e3,
+        found.queue_p99_ns as f64 / 1e3,
         found.jain,
         found.jain_10ms,
         shares.join(", ")

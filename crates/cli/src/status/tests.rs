@@ -9,6 +9,7 @@ fn small() -> Value {
     json!({
         "version": "1.2.3", "process": 7, "uptime_seconds": 3700, "sessions": 2,
         "socket": "/run/x", "udp_port": 20707, "flows_omitted": 9,
+        "apps_omitted": 7, "listeners_omitted": 8,
         "confinement": { "user": "on, user 7", "system_calls": "on", "files": "off: because" },
         "apps": [{ "app": "echo", "user": 1, "process": 8, "engine": 0, "channel": 5 }],
         "engines": [{
@@ -83,6 +84,8 @@ fn whole_status_is_shown() {
         "10.0.0.2:9000  open   23.4 µs",
         "\n  echo waits on connection 17: the app at 10.0.0.2:9000 does not release what",
         "dropped_checksum      3  Packets whose CRC did not match.",
+        "\n  and 7 more apps that did not fit in the answer\n",
+        "8 more listeners",
         "9 more flows",
     ] {
         assert!(text.contains(part), "{part} is missing in\n{text}");

@@ -72,7 +72,9 @@ pub(super) struct Asked {
     flow_rates: Rates<String>,
     /// Why there is none.
     pub(super) trouble: Option<String>,
-    /// Flows that did not fit in the answer.
+    /// Apps that did not fit in the answer.
+    pub(super) apps_omitted: u64,
+    /// The same of flows.
     pub(super) flows_omitted: u64,
 }
 
@@ -83,6 +85,7 @@ impl Asked {
             Err(trouble) => self.trouble = Some(escaped(&trouble).into_owned()),
             Ok(status) => {
                 self.trouble = None;
+                self.apps_omitted = number(&status, "apps_omitted");
                 self.flows_omitted = number(&status, "flows_omitted");
                 self.take_apps(&status);
                 self.take_flows(&status);

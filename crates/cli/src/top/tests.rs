@@ -68,6 +68,7 @@ fn status(clock_s: u64, sent: u64) -> Box<Value> {
     let name = "a-name-of-64-bytes-".repeat(4)[..64].to_owned();
     Box::new(json!({
         "clock_ns": clock_s * 1_000_000_000, "process": 7, "flows_omitted": 3,
+        "apps_omitted": 2,
         "apps": [
             { "app": "echo", "engine": 0, "channel": 1, "user": 1000, "process": 11 },
             { "app": name, "engine": 0, "channel": 2, "user": 4_294_967_294_u32, "process": 12 },
@@ -170,6 +171,7 @@ fn apps_and_flows_are_the_daemons_answer_and_fit() {
         flows.iter().any(|line| line.contains("[2001:db8:") && line.contains('…')),
         "{flows:#?}"
     );
+    assert!(apps[2].contains("2 more did not fit"), "{apps:#?}");
     assert!(flows[2].contains("3 more did not fit"), "{flows:#?}");
     // The last columns are there, however long the names.
     assert!(apps[3].trim_end().ends_with("POOL"), "{apps:#?}");

@@ -53,9 +53,14 @@ fn view_line(top: &Top) -> Line<'static> {
 /// What keeps the table from being whole.
 fn troubles(top: &Top) -> String {
     let asked = &top.asked;
-    match (top.view.asks(), &asked.trouble, top.view, asked.flows_omitted) {
-        (true, Some(trouble), ..) => trouble.clone(),
-        (_, _, View::Flows, omitted @ 1..) => format!("{omitted} more did not fit in the answer"),
+    let omitted = match top.view {
+        View::Apps => asked.apps_omitted,
+        View::Flows => asked.flows_omitted,
+        View::Nics | View::Engines => 0,
+    };
+    match (top.view.asks(), &asked.trouble, omitted) {
+        (true, Some(trouble), _) => trouble.clone(),
+        (_, _, 1..) => format!("{omitted} more did not fit in the answer"),
         _ => String::new(),
     }
 }

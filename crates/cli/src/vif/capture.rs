@@ -40,7 +40,7 @@ pub(super) struct Arguments {
     /// Write pcapng to this file, or with "-" to standard output, for `tcpdump -r -` or Wireshark
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     write: Option<PathBuf>,
-    /// End after so many packets
+    /// End after so many packets; 0: at Ctrl-C
     #[arg(long, short, value_name = "N")]
     count: Option<u64>,
     /// Print the bytes of each packet, too
@@ -99,7 +99,7 @@ fn receive(
     output: &mut Output,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let most = arguments.count.unwrap_or(u64::MAX);
+    let most = super::wanted(arguments.count);
     let mut bursts_left = None;
     while output.frames() < most && bursts_left != Some(0) {
         if bursts_left.is_none() && stop.has_come() {
@@ -157,8 +157,8 @@ enum Output {
 /// A pcapng file that is being written.
 struct Recording {
     writer: Writer<Box<dyn Write>>,
-    /// The interface of each place where frames were seen, and how many were.
-    interfaces: HashMap<Party, (u32, u64)>,
+    /// The interface of each place where frames were seen, by its name, and how many were.
+    interfaces: HashMap<String, (u32, u64)>,
     frames: u64,
     name: String,
     /// The reader has gone.
@@ -224,8 +224,7 @@ impl Output {
 
 impl Recording {
     fn take(&mut self, frame: &Frame<'_>, observer: &mut Observer) -> io::Result<()> {
-        let party = Party::of(frame.info);
-        let interface = self.interface(party, observer)?;
+        let interface = self.interface(Party::of(frame.info), observer)?;
         let is_outgoing = frame.info.is_outgoing();
         self.writer.packet(&Packet {
             interface,
@@ -238,15 +237,16 @@ impl Recording {
         Ok(())
     }
 
-    /// The interface of a party, which is described when its first frame is seen.
+    /// The interface of a party, which is described when its first frame is seen. One of a channel
+    /// that has become another app's is another.
     fn interface(&mut self, party: Party, observer: &mut Observer) -> io::Result<u32> {
-        if let Some((interface, frames)) = self.interfaces.get_mut(&party) {
+        let (name, description) = party.describe(observer);
+        if let Some((interface, frames)) = self.interfaces.get_mut(&name) {
             *frames += 1;
             return Ok(*interface);
         }
-        let (name, description) = party.describe(observer);
         let interface = self.writer.interface(&name, &description)?;
-        self.interfaces.insert(party, (interface, 1));
+        self.interfaces.insert(name, (interface, 1));
         Ok(interface)
     }
 

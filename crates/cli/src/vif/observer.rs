@@ -13,11 +13,15 @@ use crate::owned::{list, show};
 
 /// Apps that come and go are not asked for more often.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
+/// How long a channel is taken to be the same app's: its number is the next one's when it has gone.
+const KNOWN_TIME: Duration = Duration::from_secs(2);
 
 /// Asks the daemon for its state when something is not known.
 pub(super) struct Observer {
     client: Client,
     asked: Instant,
+    /// It has not answered, and is not waited for again: frames go on.
+    is_silent: bool,
     /// What has to be added to the host's clock to get the time since 1970.
     offset_ns: u64,
     pub(super) udp_port: u16,
@@ -32,6 +36,7 @@ impl Observer {
         let mut observer = Self {
             client,
             asked: Instant::now(),
+            is_silent: false,
             offset_ns: 0,
             udp_port: 0,
             nic: String::new(),
@@ -48,9 +53,11 @@ impl Observer {
 
     /// What the app of a channel is called.
     pub(super) fn app(&mut self, channel: u32) -> String {
-        if !self.apps.contains_key(&channel) && self.asked.elapsed() >= REFRESH_PAUSE {
+        let is_known = self.apps.contains_key(&channel);
+        let pause = if is_known { KNOWN_TIME } else { REFRESH_PAUSE };
+        if !self.is_silent && self.asked.elapsed() >= pause {
             // Whoever has gone meanwhile keeps its number for a name.
-            let _ = self.refresh();
+            self.is_silent = self.refresh().is_err();
         }
         self.apps.get(&channel).cloned().unwrap_or_else(|| format!("channel {channel}"))
     }
@@ -88,4 +95,46 @@ impl Observer {
 pub(super) fn wall_clock_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clearway_channel::control::{self, Reply, StatusPart};
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
+    };
+    use std::thread::JoinHandle;
+
+    /// A daemon that is asked twice, and on which another app has channel 3 the second time.
+    fn daemon(path: &Path, apps: [&'static str; 2]) -> JoinHandle<()> {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+        bind(&socket, &SocketAddrUnix::new(path).expect("an address")).expect("bound");
+        listen(&socket, 1).expect("listening");
+        std::thread::spawn(move || {
+            let command = accept(&socket).expect("a command");
+            for app in apps {
+                control::receive(&command).expect("a question");
+                let apps = serde_json::json!([{ "channel": 3, "app": app }]);
+                let text = serde_json::json!({ "clock_ns": 1, "apps": apps }).to_string();
+                let part = Reply::Status(StatusPart { text, more: false });
+                control::send(&command, &part, &[]).expect("told");
+            }
+        })
+    }
+
+    #[test]
+    fn the_next_app_with_the_number_of_a_channel_gets_its_own_name() {
+        let path = std::env::temp_dir().join(format!("clearway-observer-{}", std::process::id()));
+        let daemon = daemon(&path, ["one", "two"]);
+        let mut observer = Observer::new(Some(&path)).expect("a state");
+        assert_eq!(observer.app(3), "one");
+        observer.asked = observer.asked.checked_sub(KNOWN_TIME).expect("the machine has been up");
+        assert_eq!(observer.app(3), "two");
+        daemon.join().expect("no panic");
+        observer.asked = observer.asked.checked_sub(KNOWN_TIME).expect("the machine has been up");
+        assert_eq!((observer.app(3), observer.is_silent), ("two".to_owned(), true));
+        std::fs::remove_file(&path).expect("its own");
+    }
 }

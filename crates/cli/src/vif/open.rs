@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     /// Have this address, such as 10.0.0.50/24
     #[arg(long, requires = "mac")]
     address: Option<InterfaceAddress>,
-    /// End after so many packets
+    /// End after so many packets; 0: at Ctrl-C
     #[arg(long, short, value_name = "N")]
     count: Option<u64>,
     /// Print the bytes of each packet, too
@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut channel = attach("clearway vif open", arguments)?;
     let vif = channel.open_vif(&options(arguments)).map_err(Failure::failed)?;
     eprint(&opened(&vif));
-    let mut left = arguments.count.unwrap_or(u64::MAX);
+    let mut left = super::wanted(arguments.count);
     while left > 0 && !stop.has_come() {
         let frames = match channel.recv_frames(Some(TICK)) {
             Ok(frames) => frames,

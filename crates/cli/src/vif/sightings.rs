@@ -6,7 +6,7 @@ use clearway_client::{FrameInfo, Point};
 use super::observer::Observer;
 
 /// Whose a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Party {
     /// An app's, by its channel.
     App(u32),

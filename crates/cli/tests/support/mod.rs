@@ -14,6 +14,7 @@ pub(crate) mod traffic;
 pub(crate) mod veth;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -74,13 +75,13 @@ impl Network {
         Self { client, server, directory }
     }
 
-    /// The same; the server's host may have so many open files: `SOFT:HARD`.
-    pub(crate) fn with_open_files(limit: &str, policy: &str) -> Self {
+    /// The same; the server's host has a limit as `prlimit` takes it: `nofile=SOFT:HARD`.
+    pub(crate) fn with_limit(limit: &str, policy: &str) -> Self {
         let mut network = Self::with_server_policy(policy);
         let server = &mut network.server;
         server.kill();
         let mut prlimit = Command::new("prlimit");
-        prlimit.arg(format!("--nofile={limit}")).arg(env!("CARGO_BIN_EXE_clearwayd"));
+        prlimit.arg(format!("--{limit}")).arg(env!("CARGO_BIN_EXE_clearwayd"));
         server.process = start(prlimit.stdin(Stdio::null()), &server.config);
         server.wait_until_ready();
         network
@@ -445,12 +446,13 @@ fn log_of(config: &Path) -> PathBuf {
 
 /// Runs the `clearway` command against a daemon.
 pub(crate) fn clearway(arguments: &[&str], daemon: &Daemon) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_clearway"))
-        .args(arguments)
-        .arg("--socket")
-        .arg(&daemon.socket)
-        .output()
-        .expect("the command starts")
+    command(arguments, daemon).output().expect("the command starts")
+}
+
+pub(crate) fn command(arguments: &[&str], daemon: &Daemon) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
+    command.args(arguments).arg("--socket").arg(&daemon.socket);
+    command
 }
 
 /// The user that owns nothing.
@@ -486,12 +488,25 @@ impl Capture {
 
 /// Runs the `clearway` command against a daemon as nobody.
 pub(crate) fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Output {
-    program_of_nobody(env!("CARGO_BIN_EXE_clearway"))
-        .args(arguments)
-        .arg("--socket")
-        .arg(&daemon.socket)
-        .output()
-        .expect("the command starts")
+    command_of_nobody(daemon, arguments).output().expect("the command starts")
+}
+
+pub(crate) fn command_of_nobody(daemon: &Daemon, arguments: &[&str]) -> Command {
+    let mut command = program_of_nobody(env!("CARGO_BIN_EXE_clearway"));
+    command.args(arguments).arg("--socket").arg(&daemon.socket);
+    command
+}
+
+/// Runs a command that goes on until Ctrl-C, which comes as soon as it has said that it has begun.
+pub(crate) fn until_it_has_begun(command: &mut Command) -> Output {
+    let mut process =
+        command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut told = BufReader::new(process.stderr.take().expect("a pipe"));
+    let mut stderr = Vec::new();
+    told.read_until(b'\n', &mut stderr).expect("read");
+    signal(&process, "INT");
+    told.read_to_end(&mut stderr).expect("read");
+    Output { stderr, ..process.wait_with_output().expect("it ends") }
 }
 
 /// A program that nobody starts. It lies where nobody may not look, so it is opened before.

@@ -77,7 +77,7 @@ fn daemon(user: u32, path: &Path) -> OwnedFd {
 }
 
 fn attach(user: u32, path: &Path, expected: Option<u32>) -> Result<(), Error> {
-    run_as(user, || Session::connect(path, expected).map(drop))
+    run_as(user, || Session::connect(path, expected, None).map(drop))
 }
 
 /// Who answered, and who should have.

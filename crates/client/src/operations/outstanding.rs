@@ -6,6 +6,9 @@ use clearway_channel::{Extent, OUTSTANDING_OPERATIONS_MAX};
 /// Bits of a token that say the place.
 const PLACE_BITS: u32 = 16;
 
+/// The token of what nobody waits for, and of no operation here.
+pub(crate) const NOBODYS: u64 = 0;
+
 const _: () = assert!(OUTSTANDING_OPERATIONS_MAX <= 1 << PLACE_BITS);
 
 /// What each takes along, until the daemon says that it is over.
@@ -19,7 +22,7 @@ pub(super) struct Outstanding {
 
 /// The operation that has it, and what that took along.
 struct Place {
-    /// 0 if none has it.
+    /// `NOBODYS` if none has it.
     token: u64,
     payload: Option<Extent>,
 }
@@ -51,10 +54,10 @@ impl Outstanding {
     pub(super) fn end(&mut self, token: u64) -> Option<Extent> {
         let at = token as u16;
         let place = self.places.get_mut(usize::from(at))?;
-        if place.token != token || token == 0 {
+        if place.token != token || token == NOBODYS {
             return None;
         }
-        place.token = 0;
+        place.token = NOBODYS;
         self.free.push(at);
         place.payload.take()
     }

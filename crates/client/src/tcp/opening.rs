@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
 use clearway_channel::{Code, Command};
 
-use super::{Attempt, Connection, Port, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions};
+use super::{
+    Attempt, Connection, Port, SEND_PARTS, TcpId, TcpPort, TcpPortId, TcpPortOptions, Unwanted,
+};
 use crate::address::{ListenAddress, ToPeers, check_peer};
 use crate::in_turn::in_turn;
 use crate::session::unexpected;
@@ -17,6 +19,8 @@ use crate::{Awaited, Channel, Error, Token};
 
 /// Ports that are tried when it does not matter which.
 const PORTS_TRIED: u32 = 32;
+/// As long as nothing, for a call that may wait and has no time left.
+const A_MOMENT: Duration = Duration::from_nanos(1);
 
 impl Channel {
     /// Takes a TCP port: nobody else on this host has it until it is closed. Port 0 stands for any
@@ -33,17 +37,26 @@ impl Channel {
     ) -> Result<TcpPort, Error> {
         let ListenAddress { address, port } = address.into();
         let TcpPortOptions { shared, peers } = options;
-        let mut open = OpenTcpPort { address, port, shared, peers };
-        if port != 0 {
-            return self.tcp_take_up_port(&open).map_or_else(|| self.tcp_open_port(&open), Ok);
+        let open = OpenTcpPort { address, port, shared, peers };
+        match port {
+            0 => self.tcp_open_any_port(open, None),
+            _ => self.tcp_take_up_port(&open).map_or_else(|| self.tcp_open_port(&open, None), Ok),
         }
+    }
+
+    /// Takes any port that is free, and waits for the daemon until `deadline`.
+    fn tcp_open_any_port(
+        &mut self,
+        mut open: OpenTcpPort,
+        deadline: Option<Instant>,
+    ) -> Result<TcpPort, Error> {
         // RFC 6056, section 3.3.1: simple port randomization.
         let (first, count) = (*DYNAMIC_PORTS.start(), DYNAMIC_PORTS.len() as u64);
         let random = RandomState::new();
         let mut result = Err(Error::WouldBlock);
         for attempt in 0..PORTS_TRIED {
             open.port = first + (random.hash_one(attempt) % count) as u16;
-            result = self.tcp_open_port(&open);
+            result = self.tcp_open_port(&open, deadline);
             let is_taken = |code| matches!(code, Code::AddressInUse | Code::Refused);
             if !matches!(&result, Err(Error::Refused { code, .. }) if is_taken(*code)) {
                 break;
@@ -52,8 +65,12 @@ impl Channel {
         result
     }
 
-    fn tcp_open_port(&mut self, open: &OpenTcpPort) -> Result<TcpPort, Error> {
-        match self.request(&Request::OpenTcpPort(open.clone()))? {
+    fn tcp_open_port(
+        &mut self,
+        open: &OpenTcpPort,
+        deadline: Option<Instant>,
+    ) -> Result<TcpPort, Error> {
+        match self.request_by(&Request::OpenTcpPort(open.clone()), deadline)? {
             Reply::TcpPortOpened(opened) => {
                 let port = TcpPort { id: TcpPortId(opened.number), address: opened.address };
                 let asked = open.clone();
@@ -85,7 +102,7 @@ impl Channel {
 
     fn tcp_release_port(&mut self, port: TcpPortId) -> Result<(), Error> {
         self.tcp.ports.remove(&port);
-        match self.request(&Request::CloseVif(CloseVif { vif: port.0 }))? {
+        match self.request(&close(port))? {
             Reply::VifClosed(_) => Ok(()),
             reply => Err(unexpected(&reply)),
         }
@@ -107,21 +124,25 @@ impl Channel {
     /// ended. Until then the app may take the port as before ([`tcp_bind`](Self::tcp_bind)) and
     /// listen there again.
     pub fn tcp_unlisten(&mut self, port: TcpPortId) -> Result<(), Error> {
+        let had = self.tcp.ports.get_mut(&port);
+        // Who comes while there is no room to refuse those that wait is refused, too.
+        let is_known = had.map(|had| had.is_left = true).is_some();
         self.tcp_refuse_waiting(port);
+        if is_known && !self.tcp.ports.contains_key(&port) {
+            return Ok(()); // meanwhile the last of them has ended
+        }
         if !self.tcp_is_used(port) {
             return self.tcp_release_port(port);
-        }
-        if let Some(had) = self.tcp.ports.get_mut(&port) {
-            had.is_left = true;
         }
         self.tcp_listen(port, 0)
     }
 
-    /// A port that has been left is given back when nothing is left there. It asks the daemon,
-    /// which takes a moment, but not often: an app that serves does not leave its ports.
+    /// A port that has been left is given back when nothing is left there. Whichever call learns
+    /// that does not wait until the daemon has it.
     pub(super) fn tcp_give_back(&mut self, port: TcpPortId) {
         if self.tcp.ports.get(&port).is_some_and(|had| had.is_left) && !self.tcp_is_used(port) {
-            let _ = self.tcp_release_port(port); // with a daemon that is gone, it is free
+            self.tcp.ports.remove(&port);
+            let _ = self.host.tell(&close(port)); // with a daemon that is gone, it is free
         }
     }
 
@@ -165,7 +186,7 @@ impl Channel {
         peer: impl ToPeers,
         timeout: Option<Duration>,
     ) -> Result<TcpId, Error> {
-        check_may_wait(timeout, ("tcp_start_connect", "next_event"))?;
+        check_may_wait(timeout, Some(("tcp_start_connect", "next_event")))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let peers = peer.to_peers()?;
         in_turn(&peers, timeout, deadline, |peer, left| self.tcp_connect_to(port, peer, left))
@@ -178,8 +199,11 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<TcpId, Error> {
         let begun = Instant::now();
-        let token = self.tcp_start_connect(port, peer)?;
-        let outcome = self.wait_for(timeout, Awaited::TcpConnection(peer), |channel| {
+        let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        let token = self.tcp_start_connect_by(port, peer, deadline)?;
+        // It may be over by now; then the outcome is looked for once.
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()).max(A_MOMENT));
+        let outcome = self.wait_for(left, Awaited::TcpConnection(peer), |channel| {
             channel.gather()?;
             Ok(channel.tcp_take_outcome(token))
         });
@@ -192,20 +216,29 @@ impl Channel {
                 if let Some(attempt) = self.tcp.attempts.get_mut(&token) {
                     attempt.is_abandoned = true;
                 }
-                Err(error)
+                Err(match error {
+                    Error::TimedOut { awaited, .. } => {
+                        Error::TimedOut { awaited, waited: begun.elapsed() }
+                    }
+                    error => error,
+                })
             }
         }
     }
 
     /// A port of the channel's own from which there is no connection to this peer, and has not been
     /// just now if there can be another; as far as it is known, one whose replies come to this
-    /// engine's queue.
-    fn tcp_free_port(&mut self, peer: SocketAddr) -> Result<TcpPortId, Error> {
+    /// engine's queue. If there is none the daemon has until `deadline` to give one.
+    fn tcp_free_port(
+        &mut self,
+        peer: SocketAddr,
+        deadline: Option<Instant>,
+    ) -> Result<TcpPortId, Error> {
         let now = Instant::now();
         if let Some(port) = self.tcp.own_ports.take(peer, now) {
             return Ok(port);
         }
-        match self.tcp_bind(0) {
+        match self.tcp_open_any_port(OpenTcpPort::default(), deadline) {
             Ok(TcpPort { id, .. }) => {
                 self.tcp.own_ports.add(id);
                 Ok(self.tcp.own_ports.take(peer, now).unwrap_or(id))
@@ -216,11 +249,22 @@ impl Channel {
 
     /// Begins to open a connection, as [`tcp_connect`](Self::tcp_connect) does;
     /// [`next_event`](Self::next_event) tells what came of it, and so does
-    /// [`tcp_take_outcome`](Self::tcp_take_outcome).
+    /// [`tcp_take_outcome`](Self::tcp_take_outcome). It does not wait for the peer. For a port that
+    /// the channel has to take first it waits for the daemon, which answers in a moment; ten
+    /// seconds at most.
     pub fn tcp_start_connect(
         &mut self,
         port: Option<TcpPortId>,
         peer: SocketAddr,
+    ) -> Result<Token, Error> {
+        self.tcp_start_connect_by(port, peer, None)
+    }
+
+    fn tcp_start_connect_by(
+        &mut self,
+        port: Option<TcpPortId>,
+        peer: SocketAddr,
+        deadline: Option<Instant>,
     ) -> Result<Token, Error> {
         check_peer(peer)?;
         self.make_room_for_command()?;
@@ -228,7 +272,7 @@ impl Channel {
             self.tcp_port(port)?;
         }
         let is_own_port = port.is_none();
-        let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
+        let port = port.map_or_else(|| self.tcp_free_port(peer, deadline), Ok)?;
         self.token_next += 1;
         let token = Token::from_u64(self.token_next);
         self.submit(&Command::TcpConnect { token: self.token_next, port: port.0, peer });
@@ -256,7 +300,7 @@ impl Channel {
         peer: SocketAddr,
     ) {
         let Some(had) = self.tcp.ports.get(&port).filter(|had| !had.is_left) else {
-            return self.tcp_refuse(id);
+            return self.tcp_refuse(id, None);
         };
         let local = SocketAddr::new(local, had.port.address.port());
         let connection = Connection::new(local, peer, port, self.tcp_send_buffer_bytes());
@@ -272,11 +316,11 @@ impl Channel {
         is_detour: bool,
     ) {
         let send_buffer = self.tcp_send_buffer_bytes();
-        let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return self.tcp_refuse(id) };
-        if attempt.is_abandoned {
-            self.tcp_forget_attempt(token);
-            return self.tcp_refuse(id);
-        }
+        let is_wanted = |attempt: &&mut Attempt| !attempt.is_abandoned;
+        let Some(attempt) = self.tcp.attempts.get_mut(&token).filter(is_wanted) else {
+            let attempt = self.tcp.attempts.remove(&token);
+            return self.tcp_refuse(id, attempt);
+        };
         attempt.outcome = Some(Ok(id));
         let connection = Connection::new(local, attempt.peer, attempt.port, send_buffer);
         let is_own_port = attempt.is_own_port;
@@ -295,7 +339,9 @@ impl Channel {
         let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return };
         let port = attempt.port;
         if attempt.is_abandoned {
-            self.tcp_forget_attempt(token);
+            if let Some(attempt) = self.tcp.attempts.remove(&token) {
+                self.tcp.has_failed(&attempt);
+            }
         } else {
             attempt.outcome = Some(Err(code));
             self.tcp.decided.push_back(token);
@@ -303,18 +349,23 @@ impl Channel {
         self.tcp_give_back(port);
     }
 
-    /// Nobody waits for what comes of an attempt, and that is known, or nothing comes of it.
-    fn tcp_forget_attempt(&mut self, token: Token) {
-        if let Some(attempt) = self.tcp.attempts.remove(&token) {
-            self.tcp.has_failed(&attempt);
-        }
+    /// Nobody wants a connection, of an attempt if the app has opened it.
+    fn tcp_refuse(&mut self, id: TcpId, attempt: Option<Attempt>) {
+        self.tcp.unwanted.push(Unwanted { id, attempt });
+        self.tcp_close_unwanted();
     }
 
-    /// Nobody wants a connection. If there is no room to say so now, the engine ends it with the
-    /// channel.
-    fn tcp_refuse(&mut self, id: TcpId) {
-        if self.end.has_room() {
+    /// Gives connections up that nobody wants, as far as there is room to say so; then their ports
+    /// are free for others.
+    #[cold]
+    pub(crate) fn tcp_close_unwanted(&mut self) {
+        while !self.tcp.unwanted.is_empty() && self.end.has_room() {
+            let Some(Unwanted { id, attempt }) = self.tcp.unwanted.pop() else { break };
             self.submit(&Command::TcpClose { connection: id.0, abort: true });
+            if let Some(attempt) = attempt {
+                self.tcp.has_failed(&attempt);
+                self.tcp_give_back(attempt.port);
+            }
         }
     }
 
@@ -329,7 +380,7 @@ impl Channel {
     }
 
     /// There are connections at a port that have not ended, those that the app has let go of
-    /// included, or attempts to open some.
+    /// included, or attempts to open some. Those that nobody wants may end with the port.
     fn tcp_is_used(&self, port: TcpPortId) -> bool {
         let mut attempts = self.tcp.attempts.values();
         self.tcp.connections.values().any(|connection| connection.is_open_at(port))
@@ -344,6 +395,11 @@ impl Channel {
         }
         self.tcp.own_ports.remove(port);
     }
+}
+
+/// Gives a port back.
+fn close(port: TcpPortId) -> Request {
+    Request::CloseVif(CloseVif { vif: port.0 })
 }
 
 /// Nobody will ever come to a port.

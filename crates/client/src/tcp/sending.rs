@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clearway_channel::{Command, Extent};
 
-use super::{Connection, TcpId, is_not_open};
+use super::{Connection, Sent, TcpId, is_not_open};
 use crate::{Awaited, Channel, Code, Error, SendBuffer};
 
 /// The most bytes that are copied into one piece: more would have to wait for one as large to be
@@ -67,8 +67,8 @@ impl Channel {
     }
 
     /// Sends a buffer that was filled in place ([`Channel::send_buffer`]): its memory is the
-    /// daemon's until the peer has acknowledged it. Waits for room. Or gives it back with the
-    /// reason.
+    /// daemon's until the peer has acknowledged it. Waits for room. Or gives it back, as it was,
+    /// with the reason.
     pub fn tcp_send_buffer(
         &mut self,
         id: TcpId,
@@ -76,11 +76,13 @@ impl Channel {
         has_more: bool,
         timeout: Option<Duration>,
     ) -> Result<(), (SendBuffer, Error)> {
-        let room = self.wait_for(timeout, Awaited::RoomForBytes, |channel| {
-            if !channel.tcp_may_send(id)? {
-                return Ok(None);
-            }
-            channel.with_room(|channel| channel.may_send().then_some(()))
+        let room = self.check_own(&buffer).and_then(|()| {
+            self.wait_for(timeout, Awaited::RoomForBytes, |channel| {
+                if !channel.tcp_may_send(id)? {
+                    return Ok(None);
+                }
+                channel.with_room(|channel| channel.may_send().then_some(()))
+            })
         });
         if let Err(error) = room {
             return Err((buffer, error));
@@ -161,8 +163,9 @@ impl Channel {
             Err(error) => return Err((extent, error)),
         };
         let offset = extent.offset();
-        connection.unacknowledged += u64::from(extent.length());
-        connection.outstanding.push_back(extent);
+        connection.unacknowledged += u64::from(length);
+        connection.occupied += u64::from(extent.length());
+        connection.outstanding.push_back(Sent { extent, bytes: length });
         self.sends_outstanding += 1;
         self.submit(&Command::TcpSend { connection: id.0, offset, length, has_more });
         Ok(())

@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
+pub(crate) mod engine;
 pub(crate) mod programs;
 pub(crate) mod vifs;
 
@@ -74,6 +75,10 @@ pub(crate) enum Order {
     Resume,
     /// Answer the connects to `LATE`.
     AnswerLate,
+    /// Attempts to connect by TCP have failed.
+    FailTcp,
+    /// Answer no requests any more.
+    Ignore,
     /// Tell what the channel has counted.
     Count(Sender<Counters>),
     /// Tell what it was last sent.
@@ -138,6 +143,13 @@ impl Daemon {
         let (sender, receiver) = channel();
         self.order(Order::Count(sender));
         receiver.recv().unwrap()
+    }
+
+    /// Waits until it has taken what was submitted: who answers for the second time has taken all
+    /// that there was before the first.
+    pub(crate) fn takes_all(&self) {
+        self.counters();
+        self.counters();
     }
 
     pub(crate) fn options(&self, waiting: Waiting) -> Options {
@@ -208,6 +220,29 @@ pub(crate) fn unwilling(code: Code) -> (PathBuf, JoinHandle<()>) {
     (path, thread)
 }
 
+/// A daemon that lets its only client connect, and says nothing; the thread ends with that client.
+pub(crate) fn mute() -> (PathBuf, JoinHandle<()>) {
+    let path = new_path();
+    let listener = listener_at(&path);
+    let thread = std::thread::spawn(move || {
+        assert!(wait_readable(&[&listener]));
+        let client = rustix::net::accept(&listener).unwrap();
+        while control::receive(&client).unwrap().is_some() {}
+    });
+    (path, thread)
+}
+
+/// A daemon that takes nobody: who connects waits for ever. And what keeps others from it.
+pub(crate) fn unreachable() -> (PathBuf, [OwnedFd; 2]) {
+    let (path, unix) = (new_path(), AddressFamily::UNIX);
+    let listener = listener_at(&path);
+    rustix::net::listen(&listener, 0).unwrap();
+    let flags = SocketFlags::CLOEXEC;
+    let first = rustix::net::socket_with(unix, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::connect(&first, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    (path, [listener, first])
+}
+
 fn new_path() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -261,6 +296,10 @@ struct Serving {
     vifs: vifs::Vifs,
     connection_next: u64,
     is_paused: bool,
+    /// Requests are left unread.
+    ignores: bool,
+    /// Tokens of connects by TCP.
+    tcp: Vec<u64>,
     heard: Vec<u8>,
     /// Where the app is to send memory of its own, and how many bytes.
     inlet: Option<(OwnedFd, u64)>,
@@ -307,6 +346,7 @@ fn attach(listener: &OwnedFd) -> Option<Serving> {
         engine: 0,
         engine_name: "test/0".into(),
         sizes: attach.sizes,
+        wake_up_ns: 0,
     });
     let descriptors =
         [handover.memory.as_fd(), handover.daemon_doorbell.as_fd(), handover.app_doorbell.as_fd()];
@@ -320,6 +360,8 @@ fn attach(listener: &OwnedFd) -> Option<Serving> {
         vifs: vifs::Vifs::default(),
         connection_next: 100,
         is_paused: false,
+        ignores: false,
+        tcp: Vec::new(),
         heard: Vec::new(),
         inlet: None,
         memories: Vec::new(),
@@ -387,6 +429,12 @@ impl Serving {
                     self.open(token, LATE);
                 }
             }
+            Order::FailTcp => {
+                for token in std::mem::take(&mut self.tcp) {
+                    self.tell(Completion::TcpConnectFailed { token, code: Code::Refused });
+                }
+            }
+            Order::Ignore => self.ignores = true,
             Order::Count(sender) => sender.send(self.end.counters()).unwrap(),
             Order::Tell(sender) => sender.send(self.heard.clone()).unwrap(),
             Order::Shutdown | Order::Die | Order::Condemn => unreachable!("handled by the caller"),
@@ -395,6 +443,9 @@ impl Serving {
 
     /// False when the app is gone.
     fn answer_control(&mut self) -> bool {
+        if self.ignores {
+            return true;
+        }
         let Ok(packet) = control::receive(&self.control) else { return true };
         let Some(packet) = packet else { return false };
         let reply = match Request::parse(&packet.bytes) {
@@ -512,6 +563,8 @@ impl Serving {
                 let why = Unposted::Cancelled as u8;
                 self.tell(Completion::Unposted { why, connection, tag });
             }
+            Command::TcpConnect { token, .. } => self.tcp.push(token),
+            Command::TcpListen { .. } => {}
             other => panic!("{other:?}, and this daemon has neither TCP nor operations"),
         }
     }

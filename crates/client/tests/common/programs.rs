@@ -125,6 +125,16 @@ pub(crate) fn memory_is_there_again(mut owner: Command) {
     owner.succeeds();
 }
 
+/// A program says that it has attached, and does what it does at the daemon after that one.
+pub(crate) fn goes_on_at_the_next_daemon(mut program: Command, words: &[&str]) {
+    let mut daemon = Daemon::start();
+    let mut program = Program::start(program.arg(&daemon.path).args(words), &daemon);
+    program.says("attached");
+    daemon.order(Order::Die);
+    daemon.restart();
+    program.succeeds();
+}
+
 /// Clients close, die and vanish, before they have their answers; a server goes on for the next.
 fn clients_come_and_go(daemon: &Daemon) {
     for (connection, code) in (1..).zip([Code::Closed, Code::Reset, Code::Lost]) {

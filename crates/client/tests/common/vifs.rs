@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use clearway_channel::burst::{FrameInfo, Point, SentBurst, packed_bytes};
-use clearway_channel::control::{Empty, Mac, Reply, Request, VifOpened};
+use clearway_channel::control::{Empty, Mac, Reply, Request, TcpPortOpened, VifOpened};
 use clearway_channel::{Code, Completion, FrameRefusal};
 
 use super::Serving;
@@ -48,6 +48,13 @@ impl Serving {
             Request::OpenVif(open) => {
                 let transmit = open.transmit.unwrap_or_else(|| vec!["mirrored".into()]);
                 self.open_vif(false, open.receive, transmit, open.copies)
+            }
+            Request::OpenTcpPort(open) => {
+                self.vifs.opened += 1;
+                let number = self.vifs.opened;
+                self.vifs.open.push(Vif { id: number, ..Vif::default() });
+                let address = super::address(open.port);
+                Reply::TcpPortOpened(TcpPortOpened { number, address })
             }
             Request::OpenCapture(open) => self.open_vif(true, vec![], vec![], open.filter),
             Request::CloseVif(close) => match self.vifs.remove(close.vif) {

@@ -2,7 +2,7 @@
 //! only then does an engine get it (`clearway_channel`'s `memory/mapped.rs` says why).
 
 use clearway_channel::control::{Attach, Attached, Empty, Refusal, Reply};
-use clearway_channel::{Code, DaemonEnd, Versions};
+use clearway_channel::{Code, DaemonEnd, Understood, Versions};
 use clearway_engine::Request as EngineRequest;
 
 use super::{Plane, Step};
@@ -56,6 +56,10 @@ impl Plane {
             engine: place.engine as u32,
             engine_name,
             sizes: attach.sizes,
+            wake_up_ns: match attach.layout {
+                Understood::Versions(_) => self.wake_up_ns,
+                Understood::Hash(_) => 0,
+            },
         };
         Some((session, attached))
     }

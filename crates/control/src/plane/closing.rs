@@ -4,9 +4,11 @@
 use clearway_channel::Code;
 use clearway_channel::control::{CloseVif, Empty, Refusal, Reply};
 
+use super::interfaces::Granted;
 use super::{Plane, Step};
 use crate::refusal::refusal;
 use crate::session::Waiting;
+use crate::steered::Lost;
 
 impl Plane {
     pub(super) fn close_vif(&mut self, session: u64, close: CloseVif) -> Result<(), Refusal> {
@@ -40,6 +42,30 @@ impl Plane {
         }
         self.await_closing(session, number);
         Ok(())
+    }
+
+    /// A NIC has another Ethernet address: interfaces that may send from the one before are no
+    /// more, and their apps open others. Those that only receive, or have an address of their own,
+    /// go on.
+    pub(super) fn take_back_senders(&mut self, nic: usize) {
+        let is_one = |vif: &Granted| vif.nic == nic && vif.sends_as_nic();
+        let senders = self.grants.iter().filter(|(_, vif)| is_one(vif));
+        for number in senders.map(|(number, _)| *number).collect::<Vec<_>>() {
+            let text = "the NIC has got another Ethernet address meanwhile; open it again";
+            let why = refusal(Code::AddressUnavailable, text);
+            self.vifs.take_back(number, Code::AddressUnavailable, why);
+        }
+        self.gather();
+    }
+
+    /// A NIC that was opened again does not give what it gave before: interfaces that had it are no
+    /// more, and their apps are told.
+    pub fn handle_lost(&mut self, nic: usize, lost: Lost, code: Code, why: &str) {
+        let had = self.grants.iter().filter(|(_, vif)| vif.nic == nic && vif.has(lost));
+        for number in had.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.vifs.take_back(number, code, refusal(code, why));
+        }
+        self.gather();
     }
 
     fn await_closing(&mut self, session: u64, number: u32) {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use clearway_channel::Code;
 use clearway_channel::control::{
-    Mac, OpenCapture, OpenTcpPort, OpenVif, Refusal, Reply, TcpPortOpened, VifOpened,
+    Mac, OpenCapture, OpenTcpPort, OpenVif, PACKET_BYTES_MAX, Refusal, Reply, TcpPortOpened,
+    VifOpened,
 };
 use clearway_classify::Filter;
 use clearway_classify::registry::{self, OwnerId};
@@ -25,8 +26,11 @@ use crate::filter::Template;
 use crate::policy::{Grant, HostPort, Peer, Place, Station};
 use crate::refusal::refusal;
 use crate::session::{Session, Waiting};
-use crate::steered::Steered;
+use crate::steered::{Lost, Steered};
 use crate::{PortPart, VifError, VifOwner, VifStep};
+
+/// The most bytes of `vif_opened` besides its patterns.
+const OPENED_BYTES_MAX: usize = 256;
 
 /// An interface or a capture, as the engines have nothing to do with it.
 #[derive(Debug)]
@@ -58,9 +62,10 @@ impl Plane {
         let place = self.place_of_vif(granted.nic);
         let generated = generated_mac(self.random.next_u64());
         let grant = self.accounts.grant_vif(&asks.peer, open, &place, generated)?;
-        self.accounts.open_vif(&asks.peer)?;
         let spec = grant.spec();
         let texts = Arc::clone(&spec.texts);
+        can_be_told(&texts)?;
+        self.accounts.open_vif(&asks.peer)?;
         let opening = self.vifs.open(granted.owner, spec);
         self.begin_opening(session, opening, Granted { grant: Some(grant), texts, ..granted })
     }
@@ -343,7 +348,7 @@ impl Plane {
         }
     }
 
-    fn refused_by_registry(
+    pub(super) fn refused_by_registry(
         &self,
         refused: &registry::Refusal,
         asked: Option<SocketAddr>,
@@ -365,7 +370,7 @@ impl Plane {
                  choose other ports or addresses, or declare another priority",
                 self.name_of(*owner)
             ),
-            Why::TooManyOfUser { .. } => format!(
+            Why::TooManyOfUser { what: registry::CLAUSES, .. } => format!(
                 "{refused}; `patterns_per_user` in [policy.limits] of the daemon's configuration \
                  says how many alternatives there may be"
             ),
@@ -490,6 +495,25 @@ impl Granted {
         }
     }
 
+    /// It may send frames, which have the NIC's Ethernet address. Those of a TCP port its engine
+    /// makes, from the address that there is.
+    pub(super) fn sends_as_nic(&self) -> bool {
+        let is_frames = self.tcp.is_none() && !self.is_part;
+        let sends = |grant: &Grant| !grant.has_own_mac && !grant.transmit.is_empty();
+        is_frames && self.grant.as_ref().is_some_and(sends)
+    }
+
+    /// It has this of its NIC.
+    pub(super) fn has(&self, lost: Lost) -> bool {
+        let steered = self.steered.as_ref();
+        match lost {
+            Lost::Port(port) => self.claimed.contains(&port),
+            Lost::Mac(mac) => steered.is_some_and(|steered| steered.mac == Some(mac)),
+            Lost::Pattern(one) => steered.is_some_and(|steered| steered.patterns.contains(&one)),
+            Lost::Copies(one) => steered.is_some_and(|steered| steered.copies.contains(&one)),
+        }
+    }
+
     /// The machine that it is on the link, if it is one.
     fn station(&self) -> Option<Station> {
         let grant = self.grant.as_ref().filter(|grant| grant.has_own_mac)?;
@@ -504,6 +528,20 @@ impl Granted {
         let mtu = nic.interface.mtu.into();
         VifOpened { vif: number, mac: Mac(mac), mtu, receive, transmit, copies }
     }
+}
+
+/// The patterns of an interface, as they are in force, are in the answer to whoever opens it.
+pub(super) fn can_be_told(texts: &VifTexts) -> Result<(), Refusal> {
+    let bytes = OPENED_BYTES_MAX + texts.bytes();
+    if bytes <= PACKET_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "the patterns of this interface, written out, come to {bytes} bytes, and the answer has \
+         room for {PACKET_BYTES_MAX}; open several interfaces with fewer alternatives each, or say \
+         less in each (`transmit` mirrors `receive` if it is absent)"
+    );
+    Err(refusal(Code::Invalid, text))
 }
 
 /// An Ethernet address that no vendor gave away: of one station, and locally administered (IEEE

@@ -5,6 +5,9 @@
 //!  memory_sent ─▶ TakeMemory ─▶ engine ─▶ Reply: memory_added
 //!  remove_memory ─▶ engine ─▶ [it is unmapped] ─▶ Reply: memory_removed
 //! ```
+//! Whoever asks again before it was sent has given that up, say because the answer came too late:
+//! what came of it nevertheless is taken and given back.
+//!
 //! It counts as its user's from the first step until nothing of it is mapped any more, whether its
 //! session is still there or not.
 
@@ -36,6 +39,8 @@ pub(crate) struct Memory {
 enum Stage {
     /// The app is to send it.
     Awaited,
+    /// It was, and has asked for other memory instead: nobody is told what becomes of this one.
+    GivenUp,
     /// It is being mapped and secured.
     Taken,
     /// The engine has it, or will have.
@@ -46,7 +51,7 @@ enum Stage {
 
 impl Memory {
     const fn is_coming(&self) -> bool {
-        matches!(self.stage, Stage::Awaited | Stage::Taken)
+        matches!(self.stage, Stage::Awaited | Stage::GivenUp | Stage::Taken)
     }
 }
 
@@ -55,10 +60,7 @@ impl Plane {
         let Some(asks) = self.sessions.get(&session) else { return Ok(()) };
         let (place, user) = (asks.attached_or_refused()?.place, asks.peer.user);
         self.accounts.may_share(&asks.peer)?;
-        if self.memory_of(session, Stage::Awaited).is_some() {
-            let text = "memory of this channel is awaited already; send it, and say `memory_sent`";
-            return Err(refusal(Code::Invalid, text));
-        }
+        self.take_awaited(session, Stage::GivenUp);
         if self.memories.values().filter(|memory| memory.session == session).count() >= MEMORIES_MAX
         {
             let text = format!(
@@ -83,24 +85,25 @@ impl Plane {
         Ok(())
     }
 
-    fn memory_of(&self, session: u64, stage: Stage) -> Option<u64> {
-        let is_it = |memory: &Memory| memory.session == session && memory.stage == stage;
-        self.memories.iter().find(|(_, memory)| is_it(memory)).map(|(number, _)| *number)
-    }
-
     pub(super) fn memory_sent(&mut self, session: u64) -> Result<(), Refusal> {
-        let Some(memory) = self.memory_of(session, Stage::Awaited) else {
+        let Some(memory) = self.take_awaited(session, Stage::Taken) else {
             let text = "no memory of this channel is awaited; say `add_memory` first";
             return Err(refusal(Code::Invalid, text));
         };
-        let Some(sent) = self.memories.get_mut(&memory) else { return Ok(()) };
-        sent.stage = Stage::Taken;
-        let (user, bytes) = (sent.user, sent.bytes);
         if let Some(asks) = self.sessions.get_mut(&session) {
             asks.waiting = Waiting::Memory(memory);
         }
-        self.push(Step::TakeMemory { session, memory, user, bytes });
         Ok(())
+    }
+
+    /// Has what the app was to send taken, if it was to send any. Returns its number.
+    fn take_awaited(&mut self, session: u64, stage: Stage) -> Option<u64> {
+        let is_it = |it: &Memory| it.session == session && it.stage == Stage::Awaited;
+        let (number, awaited) = self.memories.iter_mut().find(|(_, it)| is_it(it))?;
+        awaited.stage = stage;
+        let (memory, user, bytes) = (*number, awaited.user, awaited.bytes);
+        self.push(Step::TakeMemory { session, memory, user, bytes });
+        Some(memory)
     }
 
     /// On whose account memory of an app's own goes.
@@ -112,10 +115,10 @@ impl Plane {
     /// Memory that an app has sent is mapped and secured: its engine gets it.
     ///
     /// # Errors
-    /// If the app is not there any more: it is to be given back.
+    /// If the app is not there any more, or has given it up: it is to be given back.
     pub fn handle_taken(&mut self, memory: u64, shared: Shared) -> Result<(), Shared> {
         let Some(taken) = self.memories.get_mut(&memory) else { return Err(shared) };
-        if !self.sessions.contains_key(&taken.session) {
+        if taken.stage == Stage::GivenUp || !self.sessions.contains_key(&taken.session) {
             taken.stage = Stage::Removed;
             return Err(shared);
         }
@@ -129,7 +132,9 @@ impl Plane {
     /// Memory cannot be shared, or was not sent, and nothing of it is left. Also for what is
     /// awaited when its session ends.
     pub fn handle_not_taken(&mut self, memory: u64, refusal: Refusal) {
-        if let Some(session) = self.forget_memory(memory) {
+        let stage = self.memories.get(&memory).map(|memory| memory.stage);
+        let session = self.forget_memory(memory);
+        if let Some(session) = session.filter(|_| stage != Some(Stage::GivenUp)) {
             self.reply(session, Reply::Error(refusal));
         }
     }

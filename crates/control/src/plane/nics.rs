@@ -93,7 +93,10 @@ impl Plane {
     /// The host's network on a NIC has changed.
     pub fn set_network(&mut self, nic: usize, network: &ip::Config) {
         self.vifs.reserve(nic, network, self.udp_port);
-        self.nics[nic].interface = network.clone();
+        let before = std::mem::replace(&mut self.nics[nic].interface, network.clone());
+        if before.mac != network.mac {
+            self.take_back_senders(nic);
+        }
     }
 }
 

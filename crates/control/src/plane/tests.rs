@@ -4,11 +4,13 @@ use clearway_channel::control::{
     Attach, CloseVif, Leave, Listen, MacChoice, OpenTcpPort, OpenVif, VifOpened,
 };
 use clearway_channel::{DaemonEnd, Sizes};
-use clearway_engine::ip;
+use clearway_engine::{VifTexts, ip};
+use clearway_nic::interface::Protocol;
 
 use super::*;
 use crate::filter::Template;
 use crate::policy::{Limits, People, PortRule, VifRule};
+use crate::steered::Lost;
 
 const SIZES: Sizes = Sizes {
     submission_entries: 16,
@@ -65,7 +67,8 @@ impl Host {
             limits,
             ..Policy::default()
         };
-        let settings = Settings { policy, own_user: 7, udp_port: 20707, seed: 1 };
+        let settings =
+            Settings { policy, own_user: 7, udp_port: 20707, seed: 1, wake_up_ns: 5_000 };
         Self {
             plane: Plane::new(settings, vec![nic("a", engines, 1), nic("b", 1, 2)]),
             told: BTreeMap::new(),
@@ -143,7 +146,11 @@ impl Host {
     }
 
     fn attach_to(&mut self, session: u64, engine: Option<&str>) -> ChannelPlace {
-        self.connect(session, USER);
+        self.attach_as(session, USER, engine)
+    }
+
+    fn attach_as(&mut self, session: u64, user: u32, engine: Option<&str>) -> ChannelPlace {
+        self.connect(session, user);
         let name = engine.map(str::to_owned);
         let place = self.begin(session, Attach::new("app", name, SIZES));
         let (end, _handover) = DaemonEnd::create(SIZES).expect("memory");
@@ -323,6 +330,23 @@ fn who_may_have_no_more_patterns_hears_of_the_setting() {
         }
         other => panic!("{other:?}"),
     }
+    // And has them once it says so.
+    host.plane.set_policy(Policy { anybody: true, ..Policy::default() });
+    assert_eq!(host.ask(1, open("dst host own and udp dst port 5000")), None);
+    assert!(!host.asked.is_empty(), "an engine is asked to open it");
+}
+
+/// No setting says how many masks there may be.
+#[test]
+fn who_may_have_no_more_masks_is_not_told_to_raise_the_patterns() {
+    let host = Host::new(1);
+    let message = |what| {
+        let user = registry::UserId(USER);
+        let refused = registry::Refusal::TooManyOfUser { what, limit: 128, user };
+        host.plane.refused_by_registry(&refused, None).message
+    };
+    assert!(message(registry::CLAUSES).contains("`patterns_per_user` in [policy.limits]"));
+    assert!(!message("different masks").contains("patterns_per_user"));
 }
 
 /// Whoever wants a TCP port that another app has hears whose it is, also if that has left.
@@ -390,7 +414,11 @@ fn who_waits_to_listen_at_an_engine_that_ends_is_told() {
     assert_eq!(code_of(told), Some(Code::DaemonGone));
     host.connect(2, USER);
     let attach = Attach::new("app", Some("a".into()), SIZES);
-    assert_eq!(code_of(host.ask(2, Request::Attach(attach))), Some(Code::Limit), "it has ended");
+    let told = host.ask(2, Request::Attach(attach));
+    let Some(Reply::Error(Refusal { code: Code::Limit, message })) = told else {
+        panic!("{told:?}")
+    };
+    assert!(message.contains("no engine \"a\" runs"), "it has ended: {message}");
     host.plane.end_session(2, None);
     host.end(1, place);
     assert_eq!(host.plane.audit_rest(), Ok(()));
@@ -425,6 +453,88 @@ fn ports_of_interfaces_are_counted_and_given_back_whatever_refuses_them() {
     host.answer();
     host.end(1, place);
     assert_eq!((host.claimed.len(), host.steered), (0, 0));
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+/// Who only receives, or has an address of its own, goes on; so do TCP ports.
+#[test]
+fn interfaces_that_send_from_an_ethernet_address_go_with_it() {
+    let mut host = Host::new(2);
+    let place = host.attach_as(1, 0, Some("a/0"));
+    let udp = |port: u16| vec![format!("dst host own and udp dst port {port}")];
+    let mut opened = |open: Request| {
+        assert_eq!(host.ask(1, open), None);
+        host.answer();
+        match host.told.get_mut(&1).and_then(VecDeque::pop_front) {
+            Some(Reply::VifOpened(VifOpened { vif, .. })) => vif,
+            Some(Reply::TcpPortOpened(port)) => port.number,
+            other => panic!("{other:?}"),
+        }
+    };
+    let sends = opened(Request::OpenVif(OpenVif { receive: udp(2000), ..OpenVif::default() }));
+    let (receive, transmit) = (udp(2001), Some(Vec::new()));
+    opened(Request::OpenVif(OpenVif { receive, transmit, ..OpenVif::default() }));
+    let (receive, mac) = (vec!["ether proto 0x8801".to_owned()], Some(MacChoice::Own));
+    opened(Request::OpenVif(OpenVif { receive, mac, ..OpenVif::default() }));
+    opened(Request::OpenTcpPort(OpenTcpPort { port: 8080, ..OpenTcpPort::default() }));
+    let opens = Request::OpenVif(OpenVif { receive: udp(2002), ..OpenVif::default() });
+    assert_eq!(host.ask(1, opens), None, "an engine has not answered yet");
+    host.asked.clear();
+    let mut network = host.plane.nics()[0].interface.clone();
+    network.addresses.clear();
+    host.plane.set_network(0, &network);
+    host.carry_out();
+    assert!(host.asked.is_empty(), "the same Ethernet address");
+    network.mac = [2, 0, 0, 0, 0, 9];
+    host.plane.set_network(0, &network);
+    host.carry_out();
+    let closed: Vec<_> = host
+        .asked
+        .iter()
+        .filter_map(|(engine, request)| match request {
+            EngineRequest::CloseVif { vif, told, .. } => Some((*engine, *vif, *told)),
+            _ => None,
+        })
+        .collect();
+    let (told, opening) = (Some(Code::AddressUnavailable), sends + 5);
+    assert_eq!(closed[..2], [(0, sends, told), (1, sends, told)]);
+    assert_eq!(closed[2..], [(0, opening, None), (1, opening, None)], "{closed:?}");
+    host.answer();
+    let refused = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    assert_eq!(code_of(refused), Some(Code::AddressUnavailable));
+    host.end(1, place);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+/// Another program has taken the port while the NIC was closed.
+#[test]
+fn an_interface_whose_port_is_lost_is_closed_and_its_app_is_told() {
+    let mut host = Host::new(2);
+    let place = host.attach_to(1, Some("a"));
+    let mut opened = |port: u16| {
+        assert_eq!(host.ask(1, open(&format!("dst host own and udp dst port {port}"))), None);
+        host.answer();
+        match host.told.get_mut(&1).and_then(VecDeque::pop_front) {
+            Some(Reply::VifOpened(VifOpened { vif, .. })) => vif,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (lost, _) = (opened(2000), opened(2001));
+    let port = |last: u8| Lost::Port((Protocol::Udp, [10, 0, 0, last].into(), 2000));
+    host.plane.handle_lost(0, port(9), Code::AddressInUse, "a test");
+    host.plane.handle_lost(1, port(1), Code::AddressInUse, "a test");
+    host.carry_out();
+    assert!(host.asked.is_empty(), "nobody has had that");
+    host.plane.handle_lost(0, port(1), Code::AddressInUse, "a test");
+    host.carry_out();
+    let told = |(_, request): &(usize, EngineRequest)| match request {
+        EngineRequest::CloseVif { vif, told, .. } => Some((*vif, *told)),
+        _ => None,
+    };
+    let closed: Vec<_> = host.asked.iter().filter_map(told).collect();
+    assert_eq!(closed, [(lost, Some(Code::AddressInUse)); 2], "both engines are asked");
+    host.answer();
+    host.end(1, place);
     assert_eq!(host.plane.audit_rest(), Ok(()));
 }
 
@@ -502,6 +612,15 @@ fn a_tcp_port_at_all_addresses_is_of_all_nics_where_its_user_may_have_it() {
     }
     host.end(1, place);
     assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+/// As those of raw masks can be: the answer would be larger than a packet.
+#[test]
+fn patterns_that_are_too_long_to_be_told_are_refused() {
+    let of = |count| VifTexts { receive: vec!["x".repeat(397); count], ..VifTexts::default() };
+    assert_eq!(interfaces::can_be_told(&of(163)), Ok(()));
+    let refused = interfaces::can_be_told(&of(164)).expect_err("65,856 bytes");
+    assert!(refused.message.contains("fewer alternatives"), "{}", refused.message);
 }
 
 #[test]

@@ -28,6 +28,9 @@ use ports::Side;
 use rights::Rights;
 use wanted::Wanted;
 
+/// What counts as an interface, the TCP ports included that are taken for connecting.
+const COUNTED: &str = "interfaces, captures and TCP ports";
+
 /// What the policy has to know of the NIC on which an interface is wanted.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -171,7 +174,7 @@ impl Accounts {
     pub fn open_vif(&mut self, peer: &Peer) -> Result<(), Refusal> {
         let limits = &self.policy.limits;
         if self.total.vifs >= limits.vifs_total {
-            return Err(limit_reached("interfaces", "vifs_total", limits.vifs_total as u64));
+            return Err(limit_reached(COUNTED, "vifs_total", limits.vifs_total as u64));
         }
         let rights = self.rights(peer, None);
         let most = rights.vifs_max().unwrap_or(limits.vifs_per_user);

@@ -24,6 +24,10 @@ impl Registered {
         Self { registry: Registry::new(limits), checks: BTreeMap::new() }
     }
 
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.registry.set_limits(limits);
+    }
+
     /// Begins to compare an interface with those that others have.
     pub(super) fn begin(
         &mut self,

@@ -1,13 +1,13 @@
 //! The broker's side: become nobody in particular, confine oneself, serve until the daemon has
 //! gone.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use nix::sys::signal::{SigSet, Signal};
+use rustix::fs::OFlags;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, sendto, socket_with,
 };
@@ -18,13 +18,13 @@ use super::{Answer, GroupsOf, LOOKUPS_AT_ONCE, NOTIFY, Order, Reread, Task, pack
 use crate::config::{self, Recorder};
 use crate::privileges::{self, OwnUser};
 use crate::users;
-use crate::{Error, confinement};
+use crate::{Error, confinement, hold_signals};
 
 /// The longest configuration that can be read again: with what escapes take, it fits in a packet.
-const CONFIG_BYTES_MAX: usize = packet::PACKET_BYTES_MAX / 2;
-/// What is said to the daemon, whose group of processes the broker is in.
-const SIGNALS: [Signal; 5] =
-    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+pub(crate) const CONFIG_BYTES_MAX: usize = packet::PACKET_BYTES_MAX / 2;
+/// Of what is wrong with it so much is told: with what escapes take, which is six times as much at
+/// most, it fits in a packet, and in the daemon's answer to whoever has asked.
+const PROBLEM_BYTES_MAX: usize = packet::PACKET_BYTES_MAX / 8;
 
 /// Is the broker of the daemon at the other end of standard input, until that has gone.
 pub(crate) fn serve() -> Result<(), Error> {
@@ -32,6 +32,7 @@ pub(crate) fn serve() -> Result<(), Error> {
 }
 
 fn serve_task() -> io::Result<()> {
+    // What ends or reloads the daemon may be sent to its whole group of processes.
     hold_signals()?;
     let packet = packet::receive(stdin())?;
     let task: Task = serde_json::from_slice(&packet.bytes)?;
@@ -41,11 +42,6 @@ fn serve_task() -> io::Result<()> {
     obey_until_the_end(&task);
     // Threads may be in the middle of a look-up that takes its time.
     std::process::exit(0);
-}
-
-/// What ends or reloads the daemon may be sent to its whole group of processes.
-pub(crate) fn hold_signals() -> io::Result<()> {
-    Ok(SigSet::from_iter(SIGNALS).thread_block()?)
 }
 
 /// Tells the daemon that this process is ready, or why it is not.
@@ -157,43 +153,87 @@ fn reread(path: Option<&Path>) -> Reread {
     let text = match text_of(path) {
         Ok(text) if text.len() <= CONFIG_BYTES_MAX => text,
         Ok(_) => {
-            return Reread::Problem(format!("{name}: it is longer than {CONFIG_BYTES_MAX} bytes"));
+            return Reread::Problem(format!(
+                "{name}: it is longer than {CONFIG_BYTES_MAX} bytes\n    remedy: shorten it; \
+                 comments count, too"
+            ));
         }
         Err(error) => {
             let remedy = remedy(error.kind(), &name);
-            return Reread::Problem(format!("{name}: cannot read it: {error}\n    {remedy}"));
+            return Reread::Problem(format!(
+                "{name}: cannot read it: {error}\n    remedy: {remedy}"
+            ));
         }
     };
     let recorder = Recorder::new();
     match config::parse(&text, &name, &recorder) {
         Ok(_) => Reread::Text { text, machine: recorder.into_record() },
-        Err(problems) => Reread::Problem(problems.to_string()),
+        Err(problems) => Reread::Problem(shortened(problems.to_string(), &name)),
     }
 }
 
-/// The text of a file, or so much of it that it is seen to be too long. What is no file may have no
-/// end, or no beginning yet: with its broker, the daemon would wait for it.
-fn text_of(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+/// As much of the problems of a configuration as is told, and where there are more, who tells them.
+pub(crate) fn shortened(problems: String, name: &str) -> String {
+    if problems.len() <= PROBLEM_BYTES_MAX {
+        return problems;
     }
+    let mut end = PROBLEM_BYTES_MAX;
+    while !problems.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!(
+        "{}\n... and more\n    remedy: see all of it: `clearway daemon --config {name} --check`",
+        &problems[..end]
+    )
+}
+
+/// The text of a file, or so much of it that it is seen to be too long.
+fn text_of(path: &Path) -> io::Result<String> {
+    let (file, _) = open_file(path)?;
     let mut text = String::new();
-    File::open(path)?.take(CONFIG_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    file.take(CONFIG_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn remedy(kind: io::ErrorKind, name: &str) -> String {
+/// A file, and what is known of it. What is no file may have no end, or no beginning yet: with its
+/// broker or its opener, the daemon would wait for it.
+pub(crate) fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
+    let without_waiting = OFlags::NONBLOCK.bits() as i32; // one bit of them
+    let file = File::options().read(true).custom_flags(without_waiting).open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    Ok((file, facts))
+}
+
+/// What to do about a configuration that cannot be read.
+pub(crate) fn remedy(kind: io::ErrorKind, name: &str) -> String {
     match kind {
-        io::ErrorKind::PermissionDenied => format!(
-            "remedy: the daemon's user has to be able to: chgrp clearway {name}; chmod 640 {name}"
-        ),
-        io::ErrorKind::InvalidData => "remedy: write it in UTF-8".to_owned(),
-        _ => "remedy: put a file there".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            format!("the daemon's user has to be able to: chgrp clearway {name}; chmod 640 {name}")
+        }
+        io::ErrorKind::InvalidData => "write it in UTF-8".to_owned(),
+        _ => "put a file there".to_owned(),
     }
 }
 
 fn answer_with(reread: &Reread) -> io::Result<()> {
-    packet::send(stdin(), &serde_json::to_vec(reread)?, &[])
+    packet::send(stdin(), &packed(reread)?, &[])
+}
+
+/// As it is sent. A daemon that is sent more than a packet has to believe that its broker is none.
+fn packed(reread: &Reread) -> serde_json::Result<Vec<u8>> {
+    let whole = serde_json::to_vec(reread)?;
+    if whole.len() <= packet::PACKET_BYTES_MAX {
+        return Ok(whole);
+    }
+    serde_json::to_vec(&Reread::Problem(format!(
+        "the configuration and what this machine says of it, the names of its interfaces and the \
+         numbers of users and groups, come to more than {} bytes\n    remedy: name groups in place \
+         of many users, or restart the daemon, which reads all of it",
+        packet::PACKET_BYTES_MAX
+    )))
 }
 
 fn set_mode(socket: &Path, mode: u32) -> io::Result<()> {
@@ -235,5 +275,64 @@ mod tests {
             assert!(problem.contains("it is no file\n    remedy: put a file there"), "{problem}");
         }
         std::fs::remove_file(&pipe).expect("its own");
+    }
+
+    #[test]
+    fn what_is_too_long_says_what_to_do() {
+        let path = std::env::temp_dir().join(format!("clearway-long-{}", std::process::id()));
+        std::fs::write(&path, "#".repeat(CONFIG_BYTES_MAX + 1)).expect("written");
+        let Reread::Problem(problem) = reread(Some(&path)) else { panic!("it was read") };
+        std::fs::remove_file(&path).expect("its own");
+        assert!(problem.contains("remedy: shorten it"), "{problem}");
+    }
+
+    /// As when the user database is away, and none of the users is known.
+    #[test]
+    fn many_problems_fit_in_a_packet() {
+        let path = std::env::temp_dir().join(format!("clearway-problems-{}", std::process::id()));
+        let users: String = (0..600).map(|user| format!("\"no-user-{user}\", ")).collect();
+        std::fs::write(&path, format!("[policy]\nusers = [{users}]\n")).expect("written");
+        let reread = reread(Some(&path));
+        std::fs::remove_file(&path).expect("its own");
+        let Reread::Problem(problem) = &reread else { panic!("it was read") };
+        assert!(problem.contains("no-user-0") && problem.ends_with("--check`"), "{problem}");
+        let bytes = packed(&reread).expect("JSON");
+        assert!(bytes.len() <= packet::PACKET_BYTES_MAX, "{}", bytes.len());
+    }
+
+    /// Each of its characters may take six.
+    #[test]
+    fn what_is_told_of_problems_is_bounded_whatever_is_in_them() {
+        let escaped = shortened("\u{1}".repeat(100_000), "a");
+        let bytes = packed(&Reread::Problem(escaped)).expect("JSON");
+        assert!(String::from_utf8_lossy(&bytes).contains("--check"), "it was sent");
+        let wide = shortened("\u{20ac}".repeat(100_000), "a");
+        assert!(wide.len() <= PROBLEM_BYTES_MAX + 100, "{}", wide.len());
+        assert_eq!(shortened("few".to_owned(), "a"), "few");
+    }
+
+    /// Not even a configuration without a problem is more than the daemon takes.
+    #[test]
+    fn what_does_not_fit_in_a_packet_is_a_problem() {
+        let text = "#".repeat(CONFIG_BYTES_MAX);
+        let fits = Reread::Text { text, machine: Recorder::new().into_record() };
+        let Reread::Text { .. } = unpacked(&fits) else { panic!("it has room") };
+        let text = "\n".repeat(packet::PACKET_BYTES_MAX / 2);
+        let more = Reread::Text { text, machine: Recorder::new().into_record() };
+        let Reread::Problem(problem) = unpacked(&more) else { panic!("it has no room") };
+        assert!(problem.contains("remedy: "), "{problem}");
+    }
+
+    /// What the daemon gets of it.
+    fn unpacked(reread: &Reread) -> Reread {
+        let bytes = packed(reread).expect("JSON");
+        assert!(bytes.len() <= packet::PACKET_BYTES_MAX, "{}", bytes.len());
+        serde_json::from_slice(&bytes).expect("JSON")
+    }
+
+    #[test]
+    fn who_may_not_read_it_is_not_told_to_put_it_there() {
+        let remedy = remedy(io::ErrorKind::PermissionDenied, "/etc/clearway.toml");
+        assert!(remedy.contains("chmod 640 /etc/clearway.toml"), "{remedy}");
     }
 }

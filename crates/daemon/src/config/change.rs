@@ -1,6 +1,9 @@
 //! What a daemon that runs can take over from a configuration that has become another one.
 
-use super::{Config, Driver, Nic};
+use super::{Config, Driver, Nic, Policy};
+
+/// As the user writes it.
+const LEVEL: &str = "[log] level";
 
 /// The difference between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +27,23 @@ pub enum NicChange {
     Gone(String),
 }
 
+impl Change {
+    /// A NIC that was to be taken over cannot be, since something is lacking.
+    pub(crate) fn note_failed(&mut self, name: &str, why: &str) {
+        let nic = format!("[[nic]] {name}");
+        self.taken.retain(|taken| *taken != nic);
+        self.needs_restart.push(format!("{nic}: {why}"));
+    }
+
+    /// Who may read metrics goes by the modes of a socket and a file, which stay as they were made:
+    /// for all if the policy let anybody in.
+    pub(crate) fn note_metrics(&mut self, are_for_all: bool, policy: &Policy) {
+        if are_for_all != policy.lets_others_in() {
+            self.needs_restart.push("who may read metrics, which goes by [policy]".to_owned());
+        }
+    }
+}
+
 impl Config {
     /// Takes over what can be while the daemon runs: who may do what, how long apps may linger, how
     /// much is logged, and NICs, unless `refuses` says why not.
@@ -39,11 +59,21 @@ impl Config {
         }
         if self.log.level != new.log.level {
             self.log.level.clone_from(&new.log.level);
-            change.taken.push("[log] level".to_owned());
+            change.taken.push(LEVEL.to_owned());
         }
         change.needs_restart = self.differences(new);
         self.reload_nics(new, refuses, &mut change);
         change
+    }
+
+    /// What `RUST_LOG` says of the level of the log goes before the configuration: it stays as it
+    /// was `before`.
+    pub(crate) fn keep_level(&mut self, before: &Self, change: &mut Change) {
+        if self.log.level != before.log.level {
+            self.log.level.clone_from(&before.log.level);
+            change.taken.retain(|taken| taken != LEVEL);
+            change.needs_restart.push(format!("{LEVEL}: RUST_LOG says how much is logged"));
+        }
     }
 
     fn reload_nics(

@@ -4,22 +4,25 @@
 //! It looks and changes nothing. What is wrong now may be right when the daemon starts, so only
 //! `--check` asks.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use clearway_nic::interface::{Device, Facts};
+use clearway_nic::interface::{Device, Facts, HostWatch, Ways};
 use clearway_nic::tap;
 use rustix::fs::{Access, access};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use super::notes::notes;
 use super::{
     Config, Driver, Interface, InterfaceDriver, Machine, MemifRole, Network, Nic, Problem,
     Problems, Tap, ThisMachine, XdpMode,
 };
-use crate::nic::{dpdk_is_built_in, refuse_addresses_of_kernel};
+use crate::broker::CONFIG_BYTES_MAX;
+use crate::nic::{are_of_kernel, dpdk_is_built_in, mtu_of_udp, refuse_addresses_of_kernel};
+use crate::privileges::OwnUser;
 
 /// Drivers of the kernel that have no buffers to receive into, and so no zero-copy.
 const WITHOUT_ZERO_COPY: [&str; 8] =
@@ -34,7 +37,9 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
     found.file(control, Kind::Control);
     found.metrics(config);
     found.secrets(config, path);
+    found.file_itself(config, path);
     found.limits(config);
+    found.notes.extend(notes(config, ThisMachine.cores().len()));
     for nic in &config.nics {
         match &nic.driver {
             Driver::Memif(link) if !link.socket.starts_with('@') => {
@@ -175,6 +180,13 @@ impl Found {
         }
     }
 
+    /// It is read again as the daemon's user, and whenever a NIC is opened again.
+    fn file_itself(&mut self, config: &Config, path: &Path) {
+        let Ok(file) = path.metadata() else { return };
+        let user = OwnUser::wanted(config).ok().flatten();
+        self.notes.extend(notes_of_file(path, &file, user.as_ref()));
+    }
+
     /// What a user may have is checked with the text where all that there is stands in it.
     fn limits(&mut self, config: &Config) {
         let limits = &config.policy.limits;
@@ -202,6 +214,7 @@ impl Found {
         self.mode(nic, interface, &facts);
         self.gateways(nic, &facts);
         self.addresses(nic, &facts);
+        self.mend(are_of_kernel(nic, &facts).map(drop));
     }
 
     /// Sockets can only be at an address that the kernel has.
@@ -211,6 +224,9 @@ impl Found {
         for network in nic.addresses.iter().filter(|own| !there.contains(&own.address)) {
             let cause = format!("this host has no address {} (`ip address`)", network.address);
             self.add(cause, format!("correct `addresses` of the NIC \"{}\"", nic.name));
+        }
+        if let Ok(ways) = HostWatch::open().and_then(|mut watch| watch.ways()) {
+            self.notes.extend(udp_carries_less(nic, &ways));
         }
     }
 
@@ -248,18 +264,10 @@ impl Found {
             InterfaceDriver::Auto | InterfaceDriver::AfXdp => {}
         }
         let Ok(device) = Device::open(&interface.name) else { return };
-        let (name, channels) = (&interface.name, device.channels());
-        let queues = channels.pairs() as usize;
-        let wanted = nic.engines.max(interface.queues.unwrap_or(0));
-        if wanted > queues {
-            self.add(
-                format!("the NIC \"{}\" wants {wanted} queues, and there are {queues}", nic.name),
-                format!(
-                    "lower `engines` and `queues`, or give the interface more, of at most {}: \
-                     ethtool -L {name} combined {wanted}",
-                    channels.pairs_max()
-                ),
-            );
+        let channels = device.channels();
+        let there = (channels.pairs() as usize, channels.pairs_max() as usize);
+        if let Some((cause, remedy)) = lack_of_queues(nic, interface, there) {
+            self.add(cause, remedy);
         }
     }
 
@@ -317,6 +325,68 @@ impl Found {
             }
         }
     }
+}
+
+/// Why a configuration that a daemon starts with may not be read again. `user` is whom the daemon
+/// becomes.
+pub(super) fn notes_of_file(path: &Path, file: &Metadata, user: Option<&OwnUser>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let path = path.display();
+    if file.len() > CONFIG_BYTES_MAX as u64 {
+        notes.push(format!(
+            "{path} is longer than {CONFIG_BYTES_MAX} bytes, and cannot be read again (clearway \
+             reload): shorten it; comments count, too"
+        ));
+    }
+    let writer = rustix::process::geteuid().as_raw();
+    if ![0, writer].contains(&file.uid()) || file.mode() & 0o022 != 0 {
+        notes.push(format!(
+            "{path} can be written by others than root, so no NIC that goes and comes back is \
+             opened again: chown root {path}; chmod go-w {path}"
+        ));
+    }
+    if let Some(user) = user.filter(|user| !user.may_read(file)) {
+        let name = &user.name;
+        notes.push(format!(
+            "{name}, which the daemon becomes, cannot read {path}, so a reload will fail, and no \
+             NIC is opened again: chgrp {name} {path}; chmod 640 {path}"
+        ));
+    }
+    notes
+}
+
+/// With sockets, packets are as large as the host's interfaces have them.
+pub(super) fn udp_carries_less(nic: &Nic, ways: &Ways) -> Option<String> {
+    let (wanted, most) = (nic.mtu_bytes?, mtu_of_udp(ways));
+    (wanted > most).then(|| {
+        format!(
+            "`mtu_bytes = {wanted}` of the NIC \"{}\" is never reached: UDP sockets have packets \
+             of {most} bytes at most here, as the largest interface with a route",
+            nic.name
+        )
+    })
+}
+
+/// What is wrong with a NIC on an interface that has so many pairs of queues now, and so many at
+/// most: the interface is set to as many as `queues` says, and left as it is without.
+pub(super) fn lack_of_queues(
+    nic: &Nic,
+    interface: &Interface,
+    (now, at_most): (usize, usize),
+) -> Option<(String, String)> {
+    let name = &interface.name;
+    if let Some(wanted) = interface.queues {
+        let cause = format!("{name} can have {at_most} queues, and `queues = {wanted}` is more");
+        let remedy = format!("lower `queues` of the NIC \"{}\", and `engines` with it", nic.name);
+        return (wanted > at_most).then_some((cause, remedy));
+    }
+    let wanted = nic.engines;
+    let cause = format!("the NIC \"{}\" wants {wanted} queues, and there are {now}", nic.name);
+    let remedy = format!(
+        "lower `engines`, or give the interface more, of at most {at_most}: \
+         ethtool -L {name} combined {wanted}"
+    );
+    (wanted > now).then_some((cause, remedy))
 }
 
 fn ip_of(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {

@@ -1,13 +1,14 @@
 //! From the text of a configuration to its values: the top level and the small sections.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use toml::de::DeTable;
 
 use super::problem::{Problems, Sink};
-use super::reader::{Placed, Section};
+use super::reader::{Placed, Section, TOP_LEVEL};
 use super::{
     Config, Congestion, Control, Driver, ENGINES_MAX, Log, LogFormat, Machine, Metrics, Nic,
     UDP_PORT_DEFAULT, machine, parse_nic, parse_policy,
@@ -44,7 +45,7 @@ pub fn read<T>(
         }
         sink.finish(file)?;
     }
-    let root = Section::new("the top level", document.get_ref(), document.span(), &sink);
+    let root = Section::new(TOP_LEVEL, document.get_ref(), document.span(), &sink);
     let values = top_level(root);
     sink.finish(file)?;
     Ok(values)
@@ -175,7 +176,12 @@ pub(super) fn check_socket_path(section: &Section<'_>, path: Placed<String>) -> 
 fn metrics(mut section: Section<'_>) -> Metrics {
     let mut metrics = Metrics::default();
     for text in section.strings("listen", false) {
-        match text.value.parse() {
+        match text.value.parse::<SocketAddr>() {
+            Ok(address) if address.port() == 0 => section.report(
+                &text.span,
+                format!("at {address} metrics are served at a port that nobody is told"),
+                "name one, such as 9464",
+            ),
             Ok(address) if metrics.listen.contains(&address) => {
                 section.report(&text.span, format!("{address} stands twice"), "remove one");
             }

@@ -23,6 +23,9 @@ pub(super) fn dpdk(section: &mut Section<'_>, engines: usize) -> Option<Dpdk> {
         );
         return None;
     };
+    if device.value.is_empty() {
+        section.report(&device.span, "an empty `device` is none", "name one");
+    }
     Some(Dpdk {
         eal: eal.into_iter().map(|argument| argument.value).collect(),
         device: device.value,

@@ -18,7 +18,7 @@ use super::{
 const MTU_BYTES_MIN: u64 = 576;
 /// RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets
 /// or greater."
-const MTU_BYTES_MIN_IPV6: u64 = 1280;
+pub(super) const MTU_BYTES_MIN_IPV6: u64 = 1280;
 /// What the total length of an IPv4 packet can say (RFC 791, section 3.1), less the room that an
 /// Ethernet header and a VLAN tag take in a memif buffer of 64 KiB.
 const MTU_BYTES_MAX: u64 = 65_518;
@@ -32,8 +32,8 @@ const NAME_BYTES_MAX: usize = 64;
 /// `IFNAMSIZ` of linux/if.h, less the closing zero.
 const INTERFACE_NAME_BYTES_MAX: usize = 15;
 
-const ONLY_MEMIF: [&str; 7] =
-    ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mac"];
+const ONLY_MEMIF: [&str; 6] = ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes"];
+const MAC: [&str; 1] = ["mac"];
 const ONLY_INTERFACE: [&str; 3] = ["interface", "mode", "super_frames"];
 const NOT_TAP: [&str; 8] =
     ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mode", "queues"];
@@ -80,7 +80,8 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         ],
     );
     let driver = driver?;
-    check_loopback(section, &driver, &addresses);
+    check_scope(section, &driver, &addresses);
+    check_vlan(section, vlan.as_ref(), &driver, &addresses);
     if addresses.is_empty()
         && let Some(why) = needs_addresses(&driver)
     {
@@ -99,10 +100,37 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
     })
 }
 
-/// Packets of the loopback's addresses leave no host (RFC 1122, section 3.2.1.3): daemons of one
-/// host reach each other there by the kernel's sockets only.
-fn check_loopback(section: &Section<'_>, driver: &Driver, addresses: &[Placed<Network>]) {
+/// The kernel's addresses of an interface are those of untagged frames.
+fn check_vlan(
+    section: &Section<'_>,
+    vlan: Option<&Placed<u64>>,
+    driver: &Driver,
+    addresses: &[Placed<Network>],
+) {
+    let Some(vlan) = vlan.filter(|_| addresses.is_empty()) else { return };
+    if let Driver::Interface(interface) = driver {
+        section.report(
+            &vlan.span,
+            format!("with `vlan`, the addresses of {} are not this NIC's", interface.name),
+            "add those that it has on the VLAN, for example `addresses = [\"10.0.0.1/24\"]`; or \
+             remove the line, and name an interface of the VLAN (ip link add link ... type vlan)",
+        );
+    }
+}
+
+/// Sockets would have to be told which link it is that an address is of. Packets of the loopback's
+/// addresses leave no host (RFC 1122, section 3.2.1.3): daemons of one host reach each other there
+/// by the kernel's sockets only.
+fn check_scope(section: &Section<'_>, driver: &Driver, addresses: &[Placed<Network>]) {
     if *driver == Driver::Udp {
+        let is_of_a_link = |own: &&Placed<Network>| parse_routes::is_link_local(own.value.address);
+        for own in addresses.iter().filter(is_of_a_link) {
+            section.report(
+                &own.span,
+                format!("{} is of one link, and UDP sockets go by all", own.value.address),
+                "give another address of the host, or have a NIC with `interface`",
+            );
+        }
         return;
     }
     for own in addresses.iter().filter(|own| own.value.address.is_loopback()) {
@@ -205,7 +233,8 @@ fn cores(section: &mut Section<'_>, machine: &dyn Machine) -> Vec<usize> {
     cores
 }
 
-fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> Option<Driver> {
+/// `None` if what is given is none: then nobody knows what its other keys mean.
+fn kind(section: &mut Section<'_>) -> Option<Kind> {
     let kind = section.choice(
         "driver",
         &[
@@ -218,7 +247,17 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             ("tap", Kind::Tap),
         ],
     );
-    match kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)) {
+    if kind.is_none() && section.has("driver") {
+        for keys in [&ONLY_MEMIF[..], &MAC, &ONLY_INTERFACE, &ONLY_DPDK, &["queues"]] {
+            section.ignore(keys);
+        }
+        return None;
+    }
+    Some(kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)))
+}
+
+fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> Option<Driver> {
+    match kind(section)? {
         Kind::Memif => {
             const WHY: &str = "for a NIC with `driver = \"memif\"`";
             section.forbid(&ONLY_INTERFACE, WHY);
@@ -230,12 +269,14 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             const WHY: &str = "for a NIC with `driver = \"dpdk\"`";
             section.forbid(&ONLY_INTERFACE, WHY);
             section.forbid(&ONLY_MEMIF, WHY);
+            section.forbid(&MAC, WHY);
             parse_dpdk::dpdk(section, engines).map(Driver::Dpdk)
         }
         Kind::Udp => {
             const WHY: &str = "for a NIC with `driver = \"udp\"`, which goes by all interfaces";
             section.forbid(&ONLY_INTERFACE, WHY);
             section.forbid(&ONLY_MEMIF, WHY);
+            section.forbid(&MAC, WHY);
             section.forbid(&ONLY_DPDK, WHY);
             section.forbid(&["queues", "vlan", "routes", "gateway", "gateways"], WHY);
             Some(Driver::Udp)
@@ -249,8 +290,12 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             Some(Driver::Tap(tap(section)))
         }
         Kind::Interface(driver) => {
-            section.forbid(&ONLY_DPDK, "for a NIC whose driver is not \"dpdk\"");
-            section.forbid(&ONLY_MEMIF, "for a NIC whose driver is not \"memif\"");
+            for (keys, other) in [(&ONLY_DPDK[..], "dpdk"), (&ONLY_MEMIF[..], "memif")] {
+                let why = format!("for a NIC whose driver is not \"{other}\"");
+                let remedy = format!("remove the line, or have `driver = \"{other}\"`");
+                section.forbid_or(keys, &why, &remedy);
+            }
+            section.forbid(&MAC, "for a NIC whose driver is neither \"memif\" nor \"tap\"");
             interface(section, driver, engines, machine).map(Driver::Interface)
         }
     }
@@ -283,6 +328,14 @@ fn interface(
         );
     }
     let super_frames = section.boolean("super_frames");
+    let is_xdp = driver == InterfaceDriver::AfXdp || mode.is_some_and(|mode| mode != XdpMode::Auto);
+    if is_xdp && super_frames.is_some() {
+        section.report(
+            section.span(),
+            "`super_frames` are AF_PACKET's, and `driver` or `mode` of this NIC is AF_XDP's",
+            "remove one of the lines",
+        );
+    }
     let Some(name) = section.string("interface") else {
         section.report(
             section.span(),
@@ -426,6 +479,9 @@ pub fn memif_socket(section: &mut Section<'_>) -> Option<String> {
 /// The secret itself is not repeated in the message.
 fn secret(section: &mut Section<'_>) -> Option<String> {
     let secret = section.string("secret")?;
+    if secret.value.is_empty() {
+        section.report(&secret.span, "an empty `secret` is none", "write one, or remove the line");
+    }
     if secret.value.len() > SECRET_BYTES_MAX || secret.value.contains('\0') {
         section.report(
             &secret.span,

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use clearway_classify::registry;
 use clearway_engine::REGIONS_MAX;
 
 use super::reader::{Placed, Section};
@@ -150,7 +151,7 @@ fn limits(section: Option<Section<'_>>, vifs_max: &[Placed<u64>]) -> Limits {
     limits.vifs_total = limits.vifs_total.max(limits.vifs_per_user);
     count("vifs_total", &mut limits.vifs_total);
     count("listeners_per_channel", &mut limits.listeners_per_channel);
-    count("patterns_per_user", &mut limits.patterns_per_user);
+    let patterns = count("patterns_per_user", &mut limits.patterns_per_user);
     let ports = count("ports_per_vif", &mut limits.ports_per_vif);
     limits.ports_per_user = limits.ports_per_user.max(limits.ports_per_vif);
     count("ports_per_user", &mut limits.ports_per_user);
@@ -175,6 +176,7 @@ fn limits(section: Option<Section<'_>>, vifs_max: &[Placed<u64>]) -> Limits {
     // A total that is not given goes by the machine's memory, and one configuration may be that of
     // many machines: `check` tells of it.
     let memory = memory.filter(|_| memory_total.is_some());
+    report_patterns(&section, patterns.as_ref());
     // Each channel has a session of its own.
     let of_one_and_of_all = [
         (
@@ -199,6 +201,18 @@ fn limits(section: Option<Section<'_>>, vifs_max: &[Placed<u64>]) -> Limits {
     }
     section.finish();
     limits
+}
+
+/// What all users may have together, which no key raises.
+fn report_patterns(section: &Section<'_>, given: Option<&Placed<u64>>) {
+    let most = registry::Limits::default().total.clauses as u64;
+    if let Some(given) = given.filter(|given| given.value > most) {
+        section.report(
+            &given.span,
+            format!("`patterns_per_user = {}` is never reached", given.value),
+            format!("lower it: all users together have at most {most} on each NIC"),
+        );
+    }
 }
 
 /// A limit that another keeps out of reach is a mistake.

@@ -36,15 +36,25 @@ fn gateways(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<Rou
     }
     let mut texts: Vec<Placed<String>> = one.into_iter().collect();
     texts.extend(section.strings("gateways", false));
+    report_twice(section, &texts);
     let gateways = texts.into_iter().filter_map(|text| gateway(section, &text, addresses));
     gateways.map(Route::default_via).collect()
+}
+
+fn report_twice(section: &Section<'_>, texts: &[Placed<String>]) {
+    for (index, text) in texts.iter().enumerate() {
+        if texts[..index].iter().any(|before| before.value == text.value) {
+            let cause = format!("the gateway {} stands twice", text.value);
+            section.report(&text.span, cause, "remove one");
+        }
+    }
 }
 
 fn route(mut section: Section<'_>, addresses: &[Placed<Network>]) -> Option<Route> {
     let to = section.string("to").and_then(|text| network(&section, &text));
     let via = section.string("via");
     let metric = section.integer("metric", 0..=METRIC_MAX).map(|metric| metric.value as u32);
-    let mtu = section.integer("mtu_bytes", MTU_BYTES).map(|mtu| mtu.value as u16);
+    let mtu = section.integer("mtu_bytes", MTU_BYTES);
     for key in ["to", "via"] {
         if !section.has(key) {
             let cause = format!("this route has no `{key}`");
@@ -56,7 +66,15 @@ fn route(mut section: Section<'_>, addresses: &[Placed<Network>]) -> Option<Rout
         let gateway = gateway(&section, &text, addresses)?;
         is_of_family(&section, &text.span, gateway, to?.address).then_some(gateway)
     });
+    if let Some(mtu) = mtu.as_ref().filter(|mtu| mtu.value < parse_nic::MTU_BYTES_MIN_IPV6)
+        && to.is_some_and(|to| to.address.is_ipv6())
+    {
+        let least = parse_nic::MTU_BYTES_MIN_IPV6;
+        let cause = format!("`mtu_bytes = {}` is too little: IPv6 needs {least}", mtu.value);
+        section.report(&mtu.span, cause, "raise it");
+    }
     section.finish();
+    let mtu = mtu.map(|mtu| mtu.value as u16);
     let Network { address, prefix_bits } = to?;
     let route = Route::on_link(address, prefix_bits);
     Some(Route { via: Some(gateway?), metric: metric.unwrap_or(0), mtu, ..route })
@@ -120,10 +138,15 @@ fn gateway(
             "give an address or a prefix that covers it",
         );
     }
+    let is_alike = |own: &Placed<Network>| own.value.address.is_ipv4() == gateway.is_ipv4();
+    if is_link_local(gateway) && !addresses.is_empty() && !addresses.iter().any(is_alike) {
+        let cause = format!("the gateway {gateway} is of no use without an address of IPv6");
+        section.report(&text.span, cause, "add one to `addresses`, or remove the gateway");
+    }
     Some(gateway)
 }
 
 /// RFC 4291, section 2.5.6: fe80::/10. Routers announce themselves by such an address.
-fn is_link_local(address: IpAddr) -> bool {
+pub(super) fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }

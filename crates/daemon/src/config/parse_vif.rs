@@ -1,5 +1,6 @@
 //! The `[[policy.vif]]` sections.
 
+use clearway_base::Prefix;
 use clearway_control::filter::{Template, mirrored};
 
 use super::reader::{Placed, Section};
@@ -85,7 +86,10 @@ fn addresses(section: &mut Section<'_>) -> Vec<Network> {
     let mut networks = Vec::new();
     for text in section.strings("own_addresses", false) {
         match parse_nic::parse_network(&text.value) {
-            Some(network) => networks.push(network),
+            Some(network) => {
+                check_host_bits(section, &text, network);
+                networks.push(network);
+            }
             None => section.report(
                 &text.span,
                 format!("\"{}\" is not an address with its prefix", text.value),
@@ -94,4 +98,19 @@ fn addresses(section: &mut Section<'_>) -> Vec<Network> {
         }
     }
     networks
+}
+
+/// Elsewhere "10.0.0.50/24" is one address with the prefix of its link. Here it would silently give
+/// all of the network.
+fn check_host_bits(section: &Section<'_>, text: &Placed<String>, network: Network) {
+    let prefix = Prefix::new(network.address, network.prefix_bits);
+    if prefix.address() == network.address {
+        return;
+    }
+    let (address, bits) = (network.address, if network.address.is_ipv4() { 32 } else { 128 });
+    section.report(
+        &text.span,
+        format!("\"{network}\" is no network: it has bits set after its prefix"),
+        format!("write \"{address}/{bits}\" for this one, or \"{prefix}\" for all of the network"),
+    );
 }

@@ -69,11 +69,23 @@ impl std::error::Error for Problems {}
 pub(super) struct Sink<'t> {
     text: &'t str,
     list: std::cell::RefCell<Vec<Problem>>,
+    /// Keys of the top level.
+    top: std::cell::RefCell<Vec<&'static str>>,
 }
 
 impl<'t> Sink<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Self { text, list: Default::default() }
+        Self { text, list: Default::default(), top: Default::default() }
+    }
+
+    /// There is a key of that name above all sections.
+    pub(super) fn note_top_level(&self, key: &'static str) {
+        self.top.borrow_mut().push(key);
+    }
+
+    /// Whether there is.
+    pub(super) fn is_top_level(&self, key: &str) -> bool {
+        self.top.borrow().contains(&key)
     }
 
     /// Notes a problem at a place in the text.

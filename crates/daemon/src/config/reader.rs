@@ -11,6 +11,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::Sink;
 
+/// What is above all sections.
+pub(super) const TOP_LEVEL: &str = "the top level";
+
 /// A value and where it stands.
 #[derive(Clone, Debug)]
 pub struct Placed<T> {
@@ -192,13 +195,23 @@ impl<'t> Section<'t> {
 
     /// Refuses keys that exist but make no sense here.
     pub fn forbid(&mut self, keys: &[&'static str], why: &str) {
+        self.forbid_or(keys, why, "remove the line");
+    }
+
+    /// The same, where there is more that may be meant.
+    pub fn forbid_or(&mut self, keys: &[&'static str], why: &str, remedy: &str) {
         for key in keys {
             if self.table.contains_key(*key) {
                 let span = self.key_span(key);
-                self.report(&span, format!("`{key}` has no meaning {why}"), "remove the line");
+                self.report(&span, format!("`{key}` has no meaning {why}"), remedy);
             }
-            self.known.push(key);
         }
+        self.ignore(keys);
+    }
+
+    /// Says nothing of keys, whatever they are.
+    pub fn ignore(&mut self, keys: &[&'static str]) {
+        self.known.extend(keys);
     }
 
     /// Reports every key that was not asked for.
@@ -215,14 +228,23 @@ impl<'t> Section<'t> {
     fn suggestion(&self, name: &str) -> String {
         let close = |known: &&&str| strsim::normalized_damerau_levenshtein(known, name);
         let best = self.known.iter().max_by(|a, b| close(a).total_cmp(&close(b)));
-        match best {
-            Some(best) if close(&best) > 0.6 => format!("did you mean `{best}`?"),
-            _ => format!("remove it, or use one of: {}", self.known.join(", ")),
+        let is_close = |best: &&&str| close(best) > 0.6;
+        match (best.filter(is_close), self.sink.is_top_level(name)) {
+            (Some(best), false) => format!("did you mean `{best}`?"),
+            // What follows a section is of that section.
+            (Some(best), true) => {
+                format!("move it to above the first section, or did you mean `{best}`?")
+            }
+            (None, true) => "move it to above the first section".to_owned(),
+            (None, false) => format!("remove it, or use one of: {}", self.known.join(", ")),
         }
     }
 
     fn value(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.known.push(key);
+        if self.title == TOP_LEVEL {
+            self.sink.note_top_level(key);
+        }
         self.table.get(key)
     }
 

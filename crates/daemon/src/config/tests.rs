@@ -1,9 +1,13 @@
+use std::fs::Permissions;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 
 use clearway_channel::control::OpenTcpPort;
 use clearway_control::policy::{Accounts, Peer, Place};
+use clearway_nic::interface::Ways;
 
 use super::*;
+use crate::privileges::OwnUser;
 
 /// A machine with one interface, two cores, alice and the group clearway.
 struct Bench;
@@ -175,7 +179,14 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (memif("offloads = false\n"), 6, "`offloads` has no meaning", "remove"),
         (dpdk(SECOND_DPDK), 5, "different arguments", "the same `eal`"),
         (dpdk(SECOND_DPDK), 5, "two NICs on the device net_null0", "once"),
-        (nic("socket = \"/tmp/x\"\n"), 3, "`socket` has no meaning", "remove"),
+        (
+            nic("socket = \"/tmp/x\"\n"),
+            3,
+            "`socket` has no meaning for a NIC whose driver is not \"memif\"",
+            "remove the line, or have `driver = \"memif\"`",
+        ),
+        (nic("eal = []\n"), 3, "whose driver is not \"dpdk\"", "or have `driver = \"dpdk\"`"),
+        (nic("mac = \"02:00:00:00:00:01\"\n"), 3, "neither \"memif\" nor \"tap\"", "remove"),
         (
             format!("{UDP}interface = \"eth0\"\n"),
             3,
@@ -202,6 +213,12 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (nic("addresses = [\"::ffff:10.0.0.1/120\"]\n"), 3, "not an address of a host", "/64"),
         (nic("addresses = [\"127.0.0.1/8\"]\n"), 3, "127.0.0.1 is the loopback's", "network"),
         (nic("addresses = [\"::1/128\"]\n"), 3, "::1 is the loopback's", "network"),
+        (
+            "[[nic]]\ndriver = \"udp\"\naddresses = [\"fe80::1/64\"]\n".into(),
+            3,
+            "fe80::1 is of one link",
+            "`interface`",
+        ),
         (nic("mtu_bytes = 1279\naddresses = [\"fd00::1/64\"]\n"), 3, "needs 1280", "raise"),
         (nic("cores = [-1]\n"), 3, "core -1", "[0, 1]"),
         (nic("engines = 65\n"), 3, "`engines = 65` is out of range", "from 1 to 64"),
@@ -215,6 +232,18 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (nic(&format!("engines = 40\n{SECOND_40}")), 1, "80 engines in all", "lower `engines`"),
         (nic("mtu_bytes = 99999\n"), 3, "out of range", "65518"),
         (nic("vlan = 4095\n"), 3, "out of range", "4094"),
+        (nic("vlan = 5\n"), 3, "the addresses of eth0 are not this NIC's", "add those that it has"),
+        (nic("super_frames = true\ndriver = \"af_xdp\"\n"), 1, "are AF_PACKET's", "remove one"),
+        (nic("super_frames = true\nmode = \"copy\"\n"), 1, "are AF_PACKET's", "remove one"),
+        (memif("secret = \"\"\n"), 6, "an empty `secret` is none", "or remove the line"),
+        ("[[nic]]\ndriver = \"dpdk\"\ndevice = \"\"\n".into(), 3, "an empty `device`", "name one"),
+        (
+            memif("routes = [{ to = \"fd01::/16\", via = \"fe80::1\", mtu_bytes = 1279 }]\n"),
+            6,
+            "`mtu_bytes = 1279` is too little: IPv6 needs 1280",
+            "raise it",
+        ),
+        (limits("patterns_per_user = 262145\n"), 4, "is never reached", "at most 262144"),
         (nic("idle = 1\n"), 3, "`idle` in [[nic]] is integer", "string"),
         (nic("idle = \"busy\"\n"), 3, "cannot be \"busy\"", "\"spin\""),
         (nic("name = \"a b\"\n"), 3, "cannot be the name", "letters"),
@@ -242,6 +271,8 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         ),
         (memif("gateway = \"10.0.0.1\"\n"), 6, "10.0.0.1 is one of this host's own", "router"),
         (memif("gateways = [\"10.0.0.1\"]\n"), 6, "10.0.0.1 is one of this host's own", "router"),
+        (memif("gateways = [\"fe80::1\"]\n"), 6, "no use without an address of IPv6", "add one"),
+        (memif("gateways = [\"10.0.0.2\", \"10.0.0.2\"]\n"), 6, "10.0.0.2 stands twice", "remove"),
         (memif("gateway = \"10.0.0.255\"\n"), 6, "10.0.0.255 is not the address of", "router"),
         (memif("gateway = \"10.0.0.0\"\n"), 6, "10.0.0.0 is not the address of", "router"),
         (nic("gateway = \"224.0.0.1\"\n"), 3, "224.0.0.1 is not the address of", "router"),
@@ -269,12 +300,15 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
             "the control socket and the socket of metrics are both at /tmp/m",
             "a path",
         ),
+        (nic("[metrics]\nlisten = [\"[::1]:0\"]\n"), 4, "a port that nobody is told", "9464"),
         (nic("[metrics]\nlisten = [\"[::1]:1\",\n\"[::1]:1\"]\n"), 5, "stands twice", "remove"),
         (memif(MEMIF), 6, "two NICs with the name \"memif0\"", "`name`"),
         (nic("[control]\nsocket = \"c.sock\"\n"), 4, "not an absolute path", "/run"),
         (nic(&format!("[control]\nsocket = \"/{}\"\n", "x".repeat(110))), 4, "longer", "short"),
         (nic("[control]\nsockets = 1\n"), 4, "unknown key", "`socket`"),
         (nic("[log]\nlevel = \"a=b=c\"\n"), 4, "not a log level", "info"),
+        (nic("[log]\nuser = \"x\"\n"), 4, "unknown key `user` in [log]", "above the first"),
+        (nic("[policy]\nuser = \"x\"\n"), 4, "unknown key `user`", "or did you mean `users`?"),
         (nic("[log]\nformat = \"xml\"\n"), 4, "cannot be \"xml\"", "\"json\""),
         (nic("[policy]\nusers = [\"bob\"]\n"), 4, "no user \"bob\"", "create"),
         (nic("[policy]\ngroups = [\"bob\"]\n"), 4, "no group \"bob\"", "create"),
@@ -289,6 +323,13 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (vif("users = [1]\nreceive = [\"ether multicast\"]\n"), 6, "what answers", "send = []"),
         (vif("users = [1]\nsend = [7]\n"), 6, "`send` in [[policy.vif]] is integer", "array"),
         (vif("users = [1]\nown_addresses = [\"10.0.0.50\"]\n"), 6, "10.0.0.50", "/32"),
+        (
+            vif("users = [1]\nown_addresses = [\"10.0.0.50/24\"]\n"),
+            6,
+            "\"10.0.0.50/24\" is no network",
+            "write \"10.0.0.50/32\" for this one, or \"10.0.0.0/24\" for all of the network",
+        ),
+        (vif("users = [1]\nown_addresses = [\"fd00::1/64\"]\n"), 6, "after its prefix", "/128"),
         (vif("users = [1]\ncaptures = 1\n"), 6, "is integer", "true or false"),
         (vif("users = [1]\ncaptures = true\nvifs = 1\n"), 7, "unknown key", "vifs_max"),
         (vif("users = [1]\ncaptures = true\npriority_max = 60001\n"), 7, "range", "60000"),
@@ -350,6 +391,16 @@ fn udp_needs_nothing_and_stands_beside_others_at_one_address() {
     assert!(read(&beside).is_ok(), "{beside}");
     let beside = format!("{ETHERNET}{UDP}addresses = [\"192.0.2.1/24\"]\nengines = 2\n");
     assert_eq!(read(&beside).unwrap_or_else(|problems| panic!("{problems}")).nics[1].engines, 2);
+}
+
+/// What its other keys mean is not known.
+#[test]
+fn a_misspelt_driver_is_one_problem() {
+    for driver in ["\"memfi\"", "1"] {
+        let text = format!("{}queues = 1\n", MEMIF.replace("\"memif\"", driver));
+        let problems = read(&text).expect_err("no driver");
+        assert_eq!(problems.list.len(), 1, "{problems}");
+    }
 }
 
 #[test]
@@ -486,6 +537,86 @@ fn check_finds_a_gateway_that_is_the_interface_itself() {
     assert!(problems.contains("192.0.2.1 is on no network of lo"), "{problems}");
 }
 
+/// The daemon starts with it, and somebody learns much later that it cannot be read again.
+#[test]
+fn check_tells_of_a_file_that_cannot_be_read_again() {
+    let path = std::env::temp_dir().join(format!("clearway-again-{}", std::process::id()));
+    let nobody = OwnUser::named("nobody").expect("a user database").expect("it is everywhere");
+    let notes = |text: &str, mode: u32, user: Option<&OwnUser>| {
+        std::fs::write(&path, text).expect("written");
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("its own");
+        check::notes_of_file(&path, &path.metadata().expect("it is there"), user)
+    };
+    let long = "#".repeat(32_769);
+    let cases = [
+        (notes("", 0o644, Some(&nobody)), None),
+        (notes("", 0o600, None), None),
+        (notes("", 0o600, Some(&nobody)), Some("nobody, which the daemon becomes, cannot read")),
+        (notes("", 0o664, None), Some("can be written by others than root")),
+        (notes(&long, 0o644, None), Some("is longer than 32768 bytes")),
+    ];
+    std::fs::remove_file(&path).expect("its own");
+    for (notes, expected) in cases {
+        assert_eq!(notes.len(), usize::from(expected.is_some()), "{notes:?}");
+        assert!(expected.is_none_or(|part| notes[0].contains(part)), "{notes:?}");
+    }
+}
+
+/// The driver gives the interface as many as `queues` says.
+#[test]
+fn check_counts_the_queues_that_an_interface_can_have() {
+    let lack = |queues: Option<usize>, engines: usize| {
+        let nic = Nic { engines, ..loopback() };
+        let Driver::Interface(interface) = &nic.driver else { panic!("{nic:?}") };
+        check::lack_of_queues(&nic, &Interface { queues, ..interface.clone() }, (1, 4))
+    };
+    assert_eq!((lack(Some(4), 4), lack(Some(2), 1), lack(None, 1)), (None, None, None));
+    let (cause, _) = lack(Some(5), 1).expect("more than there can be");
+    assert_eq!(cause, "lo can have 4 queues, and `queues = 5` is more");
+    let (cause, remedy) = lack(None, 2).expect("more than there are");
+    assert!(cause.contains("wants 2 queues, and there are 1"), "{cause}");
+    assert!(remedy.contains("ethtool -L lo combined 2"), "{remedy}");
+}
+
+#[test]
+fn check_finds_addresses_of_which_some_are_the_kernels() {
+    let at = |addresses: &[&str]| {
+        let network =
+            |text: &&str| Network { address: text.parse().expect("an address"), prefix_bits: 24 };
+        let addresses = addresses.iter().map(network).collect();
+        checked(Nic { addresses, ..loopback() }, Limits::default())
+    };
+    assert_eq!(at(&["127.0.0.1"]), Ok(Vec::new()));
+    assert_eq!(at(&["192.0.2.7"]), Ok(Vec::new()));
+    let problems = at(&["127.0.0.1", "192.0.2.7"]).expect_err("both").to_string();
+    assert!(problems.contains("some of the `addresses` are the kernel's on lo"), "{problems}");
+}
+
+/// Each of them is valid.
+#[test]
+fn check_tells_of_what_is_hardly_meant() {
+    let notes = |nics: &str, policy: &str| {
+        let config = read(&format!("{ETHERNET}{nics}{policy}"));
+        notes::notes(&config.unwrap_or_else(|problems| panic!("{problems}")), 2)
+    };
+    let rule = |users: &str| format!("[[policy.vif]]\nusers = [{users}]\nreceive = [\"icmp\"]\n");
+    let (all, one) = (rule("\"*\""), rule("4294967294"));
+    let second = "[[nic]]\ninterface = \"eth1\"\ncores = [1]\n";
+    let told = [
+        (notes("", &format!("{all}{one}")), "rule 1 of [[policy.vif]] never applies"),
+        (notes("", &one), "[[policy.vif]] has a rule for user 4294967294"),
+        (notes(&format!("cores = [1]\n{second}"), ""), "core 1 is that of engines of the NICs"),
+        (notes("engines = 2\nidle = \"spin\"\n", ""), "2 engines have `idle = \"spin\"`"),
+    ];
+    for (notes, part) in told {
+        assert!(notes.iter().any(|note| note.contains(part)), "{part} is missing in {notes:?}");
+    }
+    let let_in = format!("[policy]\nusers = [4294967294]\n{one}{all}");
+    for (nics, policy) in [(second, let_in.as_str()), ("idle = \"spin\"\n", "")] {
+        assert!(notes(nics, policy).is_empty(), "{policy}");
+    }
+}
+
 #[test]
 fn check_finds_an_address_of_udp_sockets_that_the_kernel_has_not() {
     let at = |text: &str| {
@@ -495,6 +626,18 @@ fn check_finds_an_address_of_udp_sockets_that_the_kernel_has_not() {
     assert_eq!(at("127.0.0.1"), Ok(Vec::new()));
     let problems = at("192.0.2.7").expect_err("nobody's").to_string();
     assert!(problems.contains("no address 192.0.2.7"), "{problems}");
+}
+
+#[test]
+fn check_tells_of_packets_that_no_interface_carries() {
+    let ways = Ways { mtu: 1500, ..Ways::default() };
+    let told = |mtu_bytes| {
+        let nic = Nic { mtu_bytes, ..Nic::new("udp", Driver::Udp, Vec::new()) };
+        check::udp_carries_less(&nic, &ways)
+    };
+    assert_eq!((told(None), told(Some(1500))), (None, None));
+    let note = told(Some(9000)).expect("more than 1500");
+    assert!(note.contains("`mtu_bytes = 9000` of the NIC \"udp\" is never reached"), "{note}");
 }
 
 /// Two clients of a socket are two links if their numbers differ, as in other programs.
@@ -623,6 +766,51 @@ fn reload_takes_what_it_can_and_names_the_rest() {
     let udp = read("[[nic]]\ndriver = \"udp\"\nname = \"eth0\"\n").expect("valid");
     let kind = "[[nic]] eth0: it was of another kind when the daemon started";
     assert_eq!(config.reload(&udp, &refuses).needs_restart, [kind]);
+}
+
+#[test]
+fn reload_does_not_say_of_a_nic_that_failed_that_it_was_taken_over() {
+    let mut config = read(ETHERNET).expect("valid");
+    let new = read(&format!("{ETHERNET}[[nic]]\ninterface = \"eth1\"\n")).expect("valid");
+    let mut change = config.reload(&new, &|_| None);
+    assert_eq!(change.taken, ["[[nic]] eth1"]);
+    change.note_failed("eth1", "no memory");
+    assert_eq!((change.taken.len(), &*change.needs_restart[0]), (0, "[[nic]] eth1: no memory"));
+}
+
+/// They stay, and the policy that they went by does not.
+#[test]
+fn reload_tells_that_modes_of_metrics_stay() {
+    let note = |are_for_all, policy: &Policy| {
+        let mut change = Change::default();
+        change.note_metrics(are_for_all, policy);
+        change.needs_restart
+    };
+    let open = Policy { anybody: true, ..Policy::default() };
+    let told = ["who may read metrics, which goes by [policy]"];
+    assert_eq!((note(true, &open), note(false, &Policy::default())), (Vec::new(), Vec::new()));
+    assert_eq!(note(false, &open), told);
+    assert_eq!(note(true, &Policy::default()), told);
+}
+
+/// It would log as before, and say that it does not.
+#[test]
+fn reload_does_not_take_the_level_that_the_environment_says() {
+    let nic = "[[nic]]\ninterface = \"eth0\"\n";
+    let before = read(nic).expect("valid");
+    let new = read(&format!("linger_s_max = 7\n{nic}[log]\nlevel = \"debug\"\n")).expect("valid");
+    for _ in 0..2 {
+        let mut config = before.clone();
+        let mut change = config.reload(&new, &|_| None);
+        config.keep_level(&before, &mut change);
+        assert_eq!(change.taken, ["linger_s_max"]);
+        assert_eq!(change.needs_restart, ["[log] level: RUST_LOG says how much is logged"]);
+        assert_eq!(config.log, before.log, "so that the next reload says so again");
+    }
+    let mut same = before.clone();
+    let mut change = same.reload(&before, &|_| None);
+    same.keep_level(&before, &mut change);
+    assert_eq!(change, Change::default());
 }
 
 /// Whoever cannot ask the machine reads the same.

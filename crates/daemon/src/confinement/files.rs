@@ -2,7 +2,7 @@
 //! and its own program, for the names in a backtrace. Its broker reads the user database and the
 //! configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clearway_nic::tap;
 use landlock::{
@@ -50,8 +50,8 @@ pub(super) fn confine_opener(config: &Path, has_taps: bool) -> Result<String, St
         .handle_access(refused)
         .and_then(|rules| rules.handle_access(AccessNet::ConnectTcp | AccessNet::BindTcp))
         .and_then(|rules| rules.scope(Scope::Signal)?.create());
-    let config = config.parent().unwrap_or(Path::new("/"));
-    let read = OPENERS.map(Path::new).into_iter().chain([config]);
+    let config = directories_of(config);
+    let read = OPENERS.map(Path::new).into_iter().chain(config.iter().map(PathBuf::as_path));
     outcome(rules.and_then(|mut rules| {
         for directory in read {
             rules = allow(rules, directory, AccessFs::ReadFile | AccessFs::ReadDir)?;
@@ -86,12 +86,19 @@ fn of_daemon(mut rules: RulesetCreated, config: &Config) -> Result<RulesetCreate
 
 fn of_broker(mut rules: RulesetCreated, task: &Task) -> Result<RulesetCreated, RulesetError> {
     users::prepare();
-    // An editor puts a new file in the place of the old one.
-    let config = task.config.as_ref().map(|path| path.parent().unwrap_or(Path::new("/")));
+    let config = task.config.as_deref().map(directories_of).unwrap_or_default();
+    let config = config.iter().map(PathBuf::as_path);
     for directory in USER_DATABASE.map(Path::new).into_iter().chain(config) {
         rules = allow(rules, directory, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     Ok(rules)
+}
+
+/// Where a configuration is, and where it is really, if that is a link. As a whole, because an
+/// editor puts a new file in the place of the old one.
+fn directories_of(config: &Path) -> Vec<PathBuf> {
+    let files = std::iter::once(config.to_owned()).chain(config.canonicalize());
+    files.map(|file| file.parent().unwrap_or(Path::new("/")).to_owned()).collect()
 }
 
 /// Puts the rules into force, and says how well.

@@ -256,3 +256,30 @@ fn broker_reads_what_it_is_asked_about() {
     };
     std::thread::spawn(confined).join().expect("no panic");
 }
+
+/// Wherever the link leads.
+#[test]
+fn a_configuration_that_is_a_link_is_read() {
+    let place = std::env::temp_dir().join(format!("clearway-link-{}", std::process::id()));
+    let [here, there] = ["here", "there"].map(|name| place.join(name));
+    for directory in [&here, &there] {
+        fs::create_dir_all(directory).expect("a directory");
+    }
+    let (config, target) = (here.join("clearway.toml"), there.join("clearway.toml"));
+    fs::write(&target, "").expect("written");
+    std::os::unix::fs::symlink(&target, &config).expect("a link");
+    let task = Task { config: Some(config.clone()), ..Task::default() };
+    for is_broker in [true, false] {
+        let (config, task) = (config.clone(), task.clone());
+        let confined = move || {
+            let files = match is_broker {
+                true => files::confine_broker(&task),
+                false => files::confine_opener(&config, false),
+            };
+            (files, File::open(&config).map(drop))
+        };
+        let (files, read) = std::thread::spawn(confined).join().expect("no panic");
+        read.unwrap_or_else(|error| panic!("{files:?}: {error}"));
+    }
+    fs::remove_dir_all(&place).expect("removed");
+}

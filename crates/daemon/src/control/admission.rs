@@ -66,6 +66,11 @@ impl Admissions {
         Admission::Waits
     }
 
+    /// Nobody will answer any more. Gives back who waits.
+    pub(super) fn give_up(&mut self) -> Vec<(Socket, Peer)> {
+        std::mem::take(self).waiting.into_values().flatten().collect()
+    }
+
     /// Connections that wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting_count
@@ -158,6 +163,17 @@ mod tests {
         assert_eq!(one.len(), WAITING_PER_USER_MAX);
         assert_eq!(admissions.waiting_count, 0);
         assert!(admissions.waiting.is_empty() && admissions.asked.is_empty());
+    }
+
+    #[test]
+    fn whoever_waits_is_given_back_when_nobody_will_answer() {
+        let (mut admissions, now) = (Admissions::default(), Instant::now());
+        for user in [1, 1, 2] {
+            assert!(matches!(admit(&mut admissions, peer(user, 0), now), Admission::Waits));
+        }
+        assert!(admissions.next_question().is_some());
+        assert_eq!(admissions.give_up().len(), 3);
+        assert_eq!((admissions.waiting(), admissions.next_question()), (0, None));
     }
 
     #[test]

@@ -96,9 +96,13 @@ impl ControlPlane {
 }
 
 fn no_memory(bytes: u64, error: &io::Error) -> Refusal {
+    let lacks = match error.kind() {
+        io::ErrorKind::FileTooLarge => "larger files (ulimit -f, or LimitFSIZE= of its service)",
+        _ => "more memory and open files",
+    };
     let text = format!(
         "a channel of {bytes} bytes cannot be made ({error}); use a smaller one, or give the \
-         daemon more memory and open files"
+         daemon {lacks}"
     );
     refusal(Code::OutOfMemory, text)
 }

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
 use super::requests::refusal;
@@ -41,10 +42,20 @@ impl Descriptors {
         if (descriptor.as_fd().as_raw_fd() as u64) < self.reserved_from {
             return Ok(());
         }
-        let text = "the daemon has no open files left for this user; close something first, or \
-                    raise its limit (LimitNOFILE=, ulimit -n)";
-        Err(refusal(Code::Limit, text))
+        Err(used_up())
     }
+
+    /// The same of the descriptor that is made next, by somebody who keeps it. `any` is one that
+    /// there is.
+    pub(super) fn check_next(&self, any: impl AsFd) -> Result<(), Refusal> {
+        self.check(fcntl_dupfd_cloexec(any, 0).map_err(|_| used_up())?)
+    }
+}
+
+fn used_up() -> Refusal {
+    let text = "the daemon has no open files left for this user; close something first, or raise \
+                its limit (LimitNOFILE=, ulimit -n)";
+    refusal(Code::Limit, text)
 }
 
 /// If apps take all that they may: one for each session, and three more for each channel, which
@@ -92,5 +103,8 @@ mod tests {
         let check = |reserved_from| Descriptors { reserved_from }.check(&file);
         assert_eq!(check(number + 1), Ok(()));
         assert_eq!(check(number).expect_err("reserved").code, Code::Limit);
+        let next = |reserved_from| Descriptors { reserved_from }.check_next(&file);
+        assert_eq!(next(limit), Ok(()));
+        assert_eq!(next(0).expect_err("reserved").code, Code::Limit);
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum GroupSource {
     ThisProcess,
     /// The broker, which is asked and answers later.
     Broker,
+    /// Nowhere: there was a broker.
+    Nowhere,
 }
 
 impl ControlPlane {
@@ -27,9 +29,13 @@ impl ControlPlane {
         if self.plane.is_administrator(&peer) || !self.config.policy.names_groups() {
             return self.open_session(socket, peer);
         }
-        if self.group_source == GroupSource::ThisProcess {
-            peer.groups = users::groups_of(peer.user, peer.groups[0]);
-            return self.open_session(socket, peer);
+        match self.group_source {
+            GroupSource::ThisProcess => {
+                peer.groups = users::groups_of(peer.user, peer.groups[0]);
+                return self.open_session(socket, peer);
+            }
+            GroupSource::Nowhere => return turn_away(socket, peer),
+            GroupSource::Broker => {}
         }
         match self.admissions.admit(socket, peer, Instant::now()) {
             Admission::Now(socket, peer) => self.open_session(socket, peer),
@@ -51,6 +57,14 @@ impl ControlPlane {
         }
     }
 
+    /// Nobody's groups will be known any more, so that nobody has to wait for them.
+    pub(super) fn lose_groups(&mut self) {
+        self.group_source = GroupSource::Nowhere;
+        for (socket, peer) in self.admissions.give_up() {
+            turn_away(socket, peer);
+        }
+    }
+
     /// The broker has answered.
     pub(super) fn take_groups(&mut self) {
         while let Some(manager) = &self.manager {
@@ -66,4 +80,11 @@ impl ControlPlane {
         }
         self.ask_for_groups();
     }
+}
+
+/// Rules may let in or keep out the members of groups, and it is not known who they are.
+fn turn_away(socket: strangers::Socket, peer: Peer) {
+    let text = "the daemon cannot find out any more which groups this user is in, and its policy \
+                names groups; restart the daemon";
+    Session::new(socket, peer).refuse(&refusal(Code::DaemonGone, text));
 }

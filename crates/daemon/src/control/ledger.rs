@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use clearway_control::Steered;
 use clearway_control::policy::HostPort;
+use clearway_control::{Lost, Steered};
 use clearway_nic::interface::{SteerPattern, Steering};
 use clearway_nic::{Error, MacAddress};
 
@@ -43,18 +43,25 @@ impl Ledger {
     }
 
     /// Asks a NIC that has been opened again for all of it. What it does not give, it says.
-    pub(super) fn ask_again(&self, steering: &mut dyn Steering) -> Vec<Error> {
-        let mut errors = Vec::new();
-        let mut note = |outcome: Result<(), Error>| errors.extend(outcome.err());
+    pub(super) fn ask_again(&self, steering: &mut dyn Steering) -> Vec<(Lost, Error)> {
+        let mut lost = Vec::new();
+        let mut note = |what: Lost, outcome: Result<(), Error>| {
+            lost.extend(outcome.err().map(|error| (what, error)));
+        };
         for &(protocol, address, port) in each(&self.ports) {
-            note(steering.claim_port(protocol, address, port));
+            let claimed = steering.claim_port(protocol, address, port);
+            note(Lost::Port((protocol, address, port)), claimed);
         }
         for &(mac, of_kernel) in each(&self.macs) {
-            note(steering.add_mac(mac, of_kernel));
+            note(Lost::Mac(mac), steering.add_mac(mac, of_kernel));
         }
-        each(&self.patterns).for_each(|pattern| note(steering.add_pattern(pattern)));
-        each(&self.copies).for_each(|pattern| note(steering.add_copies(pattern)));
-        errors
+        for pattern in each(&self.patterns) {
+            note(Lost::Pattern(*pattern), steering.add_pattern(pattern));
+        }
+        for pattern in each(&self.copies) {
+            note(Lost::Copies(*pattern), steering.add_copies(pattern));
+        }
+        lost
     }
 }
 

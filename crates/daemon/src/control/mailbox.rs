@@ -14,11 +14,13 @@ pub(crate) struct Mailbox {
     waiting: VecDeque<Request>,
     /// Since when the first of those has waited.
     waits_since: Option<Instant>,
+    /// Nobody takes anything out.
+    is_closed: bool,
 }
 
 impl Mailbox {
     pub(crate) fn new(control: Control) -> Self {
-        Self { control, waiting: VecDeque::new(), waits_since: None }
+        Self { control, waiting: VecDeque::new(), waits_since: None, is_closed: false }
     }
 
     /// The engine's, for those that come to its host.
@@ -28,8 +30,16 @@ impl Mailbox {
 
     /// Hands over a request, now or when the mailbox is free.
     pub(super) fn post(&mut self, request: Request) {
-        self.waiting.push_back(request);
-        self.pump();
+        if !self.is_closed {
+            self.waiting.push_back(request);
+            self.pump();
+        }
+    }
+
+    /// There is no engine: what it is asked is forgotten.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.waiting.clear();
     }
 
     /// Fills the mailbox from what waits.

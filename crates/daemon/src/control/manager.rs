@@ -3,15 +3,26 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use clearway_channel::Code;
+use clearway_channel::control::Reply;
+
 use super::groups::GroupSource;
+use super::requests::refusal;
 use super::{BROKER, ControlPlane, GROUPS};
 use crate::Error;
-use crate::broker::{Broker, Order};
+use crate::broker::{Broker, Order, Reread};
+
+/// Of a configuration, to whoever wants it read.
+pub(super) const NOT_READ: &str = "the process beside this daemon that reads its configuration has \
+                                   gone; restart the daemon";
 
 /// The broker, by which the manager is told, and when it is told next.
 #[derive(Debug)]
 pub(super) struct Manager {
     pub(super) broker: Broker,
+    /// How often it was told to read the configuration, and how often it has, one after the other.
+    rereads_ordered: u64,
+    rereads_done: u64,
     watchdog: Option<Watchdog>,
 }
 
@@ -25,7 +36,22 @@ struct Watchdog {
 impl Manager {
     fn new(broker: Broker) -> Self {
         let watchdog = watchdog_period().map(|period| Watchdog { period, next: Instant::now() });
-        Self { broker, watchdog }
+        Self { broker, rereads_ordered: 0, rereads_done: 0, watchdog }
+    }
+
+    /// Has the configuration read again. Returns which time that is; `None` if the broker takes no
+    /// orders.
+    pub(super) fn order_reread(&mut self) -> Option<u64> {
+        let is_told = self.broker.tell(Order::Reread);
+        self.rereads_ordered += u64::from(is_told);
+        is_told.then_some(self.rereads_ordered)
+    }
+
+    /// The configuration that the broker has read, if it is there yet, and which time that was.
+    pub(super) fn next_reread(&mut self) -> std::io::Result<Option<(u64, Reread)>> {
+        let Some(reread) = self.broker.reread()? else { return Ok(None) };
+        self.rereads_done += 1;
+        Ok(Some((self.rereads_done, reread)))
     }
 }
 
@@ -55,16 +81,20 @@ impl ControlPlane {
         }
     }
 
-    /// The broker is no more: what it alone can do is not done any more.
+    /// The broker is no more: what it alone can do is not done any more. Whoever waits for it is
+    /// told.
     pub(super) fn lose_broker(&mut self, error: &std::io::Error) {
-        if self.manager.take().is_some() {
-            tracing::error!(
-                %error,
-                "the broker has gone: of users that the policy names by group only those who are \
-                 known may attach, memif clients do not connect again, and nothing is reloaded; \
-                 restart the daemon"
-            );
+        if self.manager.take().is_none() {
+            return;
         }
+        tracing::error!(
+            %error,
+            "the broker has gone: with a policy that names groups only root and the daemon's own \
+             user may attach, memif clients do not connect again, and nothing is reloaded; restart \
+             the daemon"
+        );
+        self.lose_groups();
+        self.answer_reload(u64::MAX, &Reply::Error(refusal(Code::DaemonGone, NOT_READ)));
     }
 
     /// Says that the daemon is alive, when it is time to, and unless an engine has stopped taking

@@ -19,14 +19,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::ControlPlane;
 use super::requests::refusal;
-use super::workers::{Done, Job};
+use super::workers::{Done, Job, done_by};
 
 /// The end of a socket that an app sends memory by.
 #[derive(Debug)]
 pub(super) struct Inlet {
     /// The number of the memory.
-    memory: u64,
-    socket: File,
+    pub(super) memory: u64,
+    pub(super) socket: File,
 }
 
 impl ControlPlane {
@@ -76,18 +76,12 @@ impl ControlPlane {
     /// Has an inlet closed by a spare thread, when `work` is done with it.
     fn empty(
         &self,
-        Inlet { memory, socket }: Inlet,
+        inlet: Inlet,
         user: u32,
         work: impl FnOnce(&OwnedFd) -> Result<Shared, Refusal> + Send + 'static,
     ) {
         let teller = self.workers.teller();
-        self.strangers.run(user, move || {
-            let socket = socket.into_inner();
-            let taken = work(&socket);
-            // What else is in it is closed now, and not told before that: it counts until then.
-            drop(socket);
-            teller.tell(Done::Taken { memory, taken });
-        });
+        self.strangers.run(user, move || teller.tell(inlet.emptied(work)));
     }
 
     /// Memory that an app has sent is there, or is none.
@@ -106,6 +100,22 @@ impl ControlPlane {
     /// Has memory unmapped that no engine has.
     pub(super) fn give_memory_back(&self, user: u32, memory: u64, shared: Shared) {
         self.workers.post(user, Job::GiveMemoryBack { memory, shared });
+    }
+}
+
+impl Inlet {
+    /// What has become of the memory when `work` is done with the socket, or has panicked.
+    pub(super) fn emptied(self, work: impl FnOnce(&OwnedFd) -> Result<Shared, Refusal>) -> Done {
+        let Self { memory, socket } = self;
+        let failed = Err(refusal(Code::Internal, Code::Internal.text()));
+        let work = || {
+            let socket = socket.into_inner();
+            let taken = work(&socket);
+            // What else is in it is closed now, and not told before that: it counts until then.
+            drop(socket);
+            Done::Taken { memory, taken }
+        };
+        done_by(work, Done::Taken { memory, taken: failed })
     }
 }
 

@@ -14,6 +14,7 @@ use clearway_engine::ip::{self, Conflict};
 
 use super::ControlPlane;
 use super::nics::NicSlot;
+use crate::config::Driver;
 use crate::nic::Follower;
 
 /// How long further news are waited for after the first.
@@ -137,11 +138,36 @@ impl NicSlot {
             tracing::info!(nic = self.name, "the link is {}", if is_up { "up" } else { "down" });
         }
         let of_kernel = following.follower.is_of_kernel();
+        let network = following.follower.network().clone();
+        self.note_unused(change.mtu_unused, network.mtu);
         if !change.is_other {
             return Followed::Same;
         }
-        let network = following.follower.network().clone();
         Followed::Changed(self.set_network(network, before, of_kernel, udp_port))
+    }
+
+    /// The interface carries packets of so many bytes and is used for those of `mtu` at most, which
+    /// whoever has raised it is told. To open the NIC again unasked would cost apps connections of
+    /// TCP: while it is closed, the kernel resets those at its own addresses.
+    fn note_unused(&mut self, unused: Option<u16>, mtu: u16) {
+        // A daemon may have given up what sockets at all addresses take.
+        let is_for_restart = self.config.driver == Driver::Udp;
+        let trouble = unused.map_or_else(String::new, |unused| {
+            let told = format!(
+                "packets have {mtu} bytes at most, although {unused} would be carried now; "
+            );
+            told + &match is_for_restart {
+                true => "restart the daemon".to_owned(),
+                false => format!(
+                    "set `mtu_bytes = {unused}` for this NIC and have the configuration read again \
+                     (clearway reload), or restart the daemon"
+                ),
+            }
+        });
+        if !trouble.is_empty() && self.trouble != trouble {
+            tracing::warn!(nic = self.name, "{trouble}");
+        }
+        self.trouble = trouble;
     }
 
     /// Has packets to new addresses steered here, and those to old ones not any more. Returns what

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
-use clearway_control::Steered;
 use clearway_control::policy::HostPort;
+use clearway_control::{Lost, Steered};
 use clearway_engine::Plug;
 use clearway_nic::Error;
 use clearway_nic::interface::Steering;
@@ -27,7 +27,7 @@ pub(crate) struct NicSlot {
     /// What it is to be.
     pub(super) config: Nic,
     pub(super) stage: Stage,
-    /// Why it is not open, if it is not.
+    /// Why it is not open, if it is not, or what is not as it could be.
     pub(super) trouble: String,
     /// Counted up whenever it is to be another: what was begun before is not wanted any more.
     pub(super) attempt: u64,
@@ -98,8 +98,9 @@ impl NicSlot {
         (self.neighbours, self.following) = (None, None);
     }
 
-    /// It has been opened again: asks it for what virtual interfaces had.
-    pub(super) fn ask_again(&mut self) -> Vec<Error> {
+    /// It has been opened again: asks it for what virtual interfaces had. Returns what it does not
+    /// give.
+    pub(super) fn ask_again(&mut self) -> Vec<(Lost, Error)> {
         let Some(steering) = &mut self.steering else { return Vec::new() };
         self.ledger.ask_again(steering.as_mut())
     }
@@ -112,18 +113,22 @@ impl NicSlot {
         }
     }
 
-    /// Takes ports from the kernel's programs: all of them or, with a refusal, none.
-    pub(super) fn claim(&mut self, ports: &HashSet<HostPort>) -> Result<(), Refusal> {
+    /// Takes ports from the kernel's programs: all of them or, with a refusal, none. Each takes an
+    /// open file, if there `may_be` another.
+    pub(super) fn claim(
+        &mut self,
+        ports: &HashSet<HostPort>,
+        may_be: impl Fn() -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         if let Some(steering) = &mut self.steering {
             let mut claimed = HashSet::new();
-            for &(protocol, address, port) in ports {
-                if let Err(error) = steering.claim_port(protocol, address, port) {
+            for port in ports {
+                let taken = may_be().and_then(|()| claim_one(steering.as_mut(), *port));
+                if taken.is_err() {
                     release_all(steering.as_mut(), &claimed);
-                    let text =
-                        format!("the kernel's programs keep a port that is asked for: {error}");
-                    return Err(refusal(Code::Refused, text));
+                    return taken;
                 }
-                claimed.insert((protocol, address, port));
+                claimed.insert(*port);
             }
         }
         ports.iter().for_each(|port| self.ledger.claimed(*port));
@@ -158,6 +163,14 @@ impl NicSlot {
             unsteer(steered, steering.as_mut());
         }
     }
+}
+
+fn claim_one(steering: &mut dyn Steering, port: HostPort) -> Result<(), Refusal> {
+    let (protocol, address, port) = port;
+    steering.claim_port(protocol, address, port).map_err(|error| {
+        let text = format!("the kernel's programs keep a port that is asked for: {error}");
+        refusal(Code::Refused, text)
+    })
 }
 
 fn release_all(steering: &mut dyn Steering, ports: &HashSet<HostPort>) {

@@ -74,7 +74,7 @@ impl ControlPlane {
     /// family.
     fn engine_towards(&self, ping: &Ping) -> Result<usize, Refusal> {
         let peer = ping.peer;
-        let nics = self.plane.nics();
+        let nics = self.nics_of_zone(ping)?;
         let has = |nic: &Nic, is: &dyn Fn(&Network) -> bool| nic.networks().any(|own| is(&own));
         if let Some(nic) = nics.iter().find(|nic| has(nic, &|own| own.address == peer)) {
             let text = format!(
@@ -85,10 +85,28 @@ impl ControlPlane {
             return Err(refusal(Code::Invalid, text));
         }
         let on_link = nics.iter().find(|nic| has(nic, &|own| own.on_link(peer)));
-        let of_family = |nic: &&Nic| has(nic, &|own| own.address.is_ipv4() == peer.is_ipv4());
+        let of_family = |nic: &&&Nic| has(nic, &|own| own.address.is_ipv4() == peer.is_ipv4());
         let nic = on_link.or_else(|| nics.iter().find(of_family));
         let runs = |engine: &usize| !self.plane.engines()[*engine].has_ended;
         nic.and_then(|nic| nic.engines.clone().find(runs)).ok_or_else(|| no_route(peer))
+    }
+
+    /// The NICs of the interface that is named, or all if none is.
+    fn nics_of_zone(&self, ping: &Ping) -> Result<Vec<&Nic>, Refusal> {
+        let Some(zone) = &ping.zone else { return Ok(self.plane.nics().iter().collect()) };
+        let slots = self.nics.iter().zip(self.plane.nics());
+        let of_zone =
+            slots.filter(|(slot, _)| slot.config.driver.interface() == Some(zone.as_str()));
+        let nics: Vec<&Nic> = of_zone.map(|(_, nic)| nic).collect();
+        if nics.is_empty() {
+            let peer = ping.peer;
+            let text = format!(
+                "no NIC of this host is the interface \"{zone}\", on whose link {peer} is to be; \
+                 see the NICs in `clearway status`, or write {peer} alone to go by any"
+            );
+            return Err(refusal(Code::Unreachable, text));
+        }
+        Ok(nics)
     }
 
     pub(super) fn take_pong(&mut self, id: u64, result: Result<u64, PingFailure>) {
@@ -242,10 +260,16 @@ impl Task {
 }
 
 fn no_route(peer: IpAddr) -> Refusal {
-    let text = format!(
-        "there is no route to {peer} over the NICs of this host; check the address, and \
-         `ip route` for kernel interfaces, `addresses`, `gateway` and `routes` in the daemon's \
-         configuration for others"
-    );
+    let advice = match peer {
+        IpAddr::V6(address) if address.is_unicast_link_local() => {
+            "it is an address of one link, which NICs of UDP sockets do not know: use another \
+             address of that host, or a NIC with `interface` and an IPv6 address"
+        }
+        _ => {
+            "check the address, and `ip route` for kernel interfaces, `addresses`, `gateway` and \
+             `routes` in the daemon's configuration for others"
+        }
+    };
+    let text = format!("there is no route to {peer} over the NICs of this host; {advice}");
     refusal(Code::Unreachable, text)
 }

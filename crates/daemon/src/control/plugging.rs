@@ -14,6 +14,7 @@
 //! opening, threads do that end with it. What virtual interfaces had of the NIC it is asked for
 //! again (`ledger.rs`).
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +23,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clearway_control::NicFacts;
+use clearway_channel::Code;
+use clearway_control::{Lost, NicFacts};
 use clearway_engine::{Engine, EngineConfig, Joined, Plug, Request as EngineRequest, ip};
 use clearway_nic::{Bell, HEADER_BYTES_MAX, Queue, Unplugged};
 
@@ -147,23 +149,34 @@ impl ControlPlane {
 
     // ---- what the configuration says ----
 
-    /// Why a NIC needs a restart, if so.
-    pub(super) fn refuses(&self, nic: &Nic) -> Option<String> {
+    /// Why a NIC needs a restart, if so. `engines`: how many there will be with those of NICs that
+    /// come, to which this one's are added.
+    pub(super) fn refuses(&self, nic: &Nic, engines: &Cell<usize>) -> Option<String> {
         if let Some(why) = self.plugging.refuses(nic) {
             return Some(why.to_owned());
         }
         if let Some(slot) = self.nics.iter().find(|slot| slot.name == nic.name) {
             return slot.config.keeps(nic).map(str::to_owned);
         }
-        let engines = self.plane.engines().len() + nic.engines;
-        let is_too_many = engines > ENGINES_MAX;
-        is_too_many.then(|| format!("with those that were removed there were {engines} engines"))
+        let with_its = engines.get() + nic.engines;
+        if with_its > ENGINES_MAX {
+            return Some(format!("with those that were removed there were {with_its} engines"));
+        }
+        engines.set(with_its);
+        None
     }
 
-    pub(super) fn change_nics(&mut self, changes: &[NicChange]) {
+    /// Returns which NICs cannot come to the host, and why.
+    pub(super) fn change_nics(&mut self, changes: &[NicChange]) -> Vec<(String, Error)> {
+        let mut failed = Vec::new();
         for change in changes {
             match change {
-                NicChange::New(nic) | NicChange::Other(nic) => self.configure(nic),
+                NicChange::New(nic) | NicChange::Other(nic) => {
+                    if let Err(error) = self.configure(nic) {
+                        tracing::error!(nic = nic.name, "the NIC cannot be added: {error}");
+                        failed.push((nic.name.clone(), error));
+                    }
+                }
                 NicChange::Gone(name) => {
                     if let Some(index) = self.nic_named(name) {
                         self.plane.set_removed(index, true);
@@ -172,6 +185,7 @@ impl ControlPlane {
                 }
             }
         }
+        failed
     }
 
     fn nic_named(&self, name: &str) -> Option<usize> {
@@ -179,13 +193,8 @@ impl ControlPlane {
     }
 
     /// A NIC is to be like this from now on.
-    fn configure(&mut self, nic: &Nic) {
-        let Some(index) = self.nic_named(&nic.name) else {
-            if let Err(error) = self.add_nic(nic) {
-                tracing::error!(nic = nic.name, "the NIC cannot be added: {error}");
-            }
-            return;
-        };
+    fn configure(&mut self, nic: &Nic) -> Result<(), Error> {
+        let Some(index) = self.nic_named(&nic.name) else { return self.add_nic(nic) };
         self.plane.set_removed(index, false);
         let slot = &mut self.nics[index];
         slot.config.clone_from(nic);
@@ -196,6 +205,7 @@ impl ControlPlane {
             Stage::Removed | Stage::Waiting(_) => slot.stage = Stage::Waiting(Instant::now()),
             Stage::Closing => {}
         }
+        Ok(())
     }
 
     /// A NIC that there was not: its engines come to the host, and wait for it.
@@ -221,6 +231,12 @@ impl ControlPlane {
         let now = self.facts.clock.now();
         let joined = Engine::join(&controls, &nics, &config, queues, seed, self.secret, now);
         let Joined { engines: made, meetings } = joined.map_err(failed)?;
+        let (engines, controls): (Vec<_>, Vec<_>) = made.into_iter().unzip();
+        let mailboxes: Vec<_> = controls.into_iter().map(Mailbox::new).collect();
+        // Nobody knows of them yet: if this fails, they have never been there.
+        for (mailbox, token) in mailboxes.iter().zip(ENGINES + self.mailboxes.len() as u64..) {
+            self.watch(mailbox.as_fd(), token).map_err(|error| failed(error.into()))?;
+        }
         let mut unanswered = BTreeSet::new();
         for (index, meeting) in meetings.into_iter().enumerate() {
             if !self.plane.engines()[index].has_ended {
@@ -228,19 +244,11 @@ impl ControlPlane {
                 unanswered.insert(index);
             }
         }
-        let (mut engines, mut names) = (Vec::new(), Vec::new());
-        for (engine, control) in made {
-            names.push(engine.name().to_owned());
-            engines.push(engine);
-            let mailbox = Mailbox::new(control);
-            self.watch(mailbox.as_fd(), ENGINES + self.mailboxes.len() as u64)
-                .map_err(|error| failed(error.into()))?;
-            self.mailboxes.push(mailbox);
-        }
+        self.mailboxes.extend(mailboxes);
         let (has_steering, only_messages) = nic::kind(&nic.driver);
         let facts = NicFacts {
             name: nic.name.clone(),
-            engines: names,
+            engines: engines.iter().map(|engine| engine.name().to_owned()).collect(),
             interface: network,
             has_steering,
             only_messages,
@@ -266,12 +274,28 @@ impl ControlPlane {
 
     fn start_newcomers(&mut self) {
         let are_known = |newcomers: &mut Newcomers| newcomers.unanswered.is_empty();
-        for newcomers in self.plugging.newcomers.extract_if(.., are_known) {
-            let Some(starter) = &self.plugging.starter else { continue };
-            for (number, engine) in newcomers.engines.into_iter().enumerate() {
-                match starter(engine, &self.nics[newcomers.nic].config, number) {
-                    Ok(thread) => self.plugging.threads.push(thread),
-                    Err(error) => tracing::error!("{error}"),
+        // One that cannot be started is one less for which others wait.
+        loop {
+            let known = self.plugging.newcomers.extract_if(.., are_known).next();
+            let Some(known) = known else { return };
+            self.start(known);
+        }
+    }
+
+    fn start(&mut self, newcomers: Newcomers) {
+        let Some(starter) = &self.plugging.starter else { return };
+        for (number, engine) in newcomers.engines.into_iter().enumerate() {
+            match starter(engine, &self.nics[newcomers.nic].config, number) {
+                Ok(thread) => self.plugging.threads.push(thread),
+                Err(error) => {
+                    tracing::error!("{error}");
+                    // It answers nothing, and nobody is to wait for it.
+                    let index = self.plane.nics()[newcomers.nic].engines.start + number;
+                    self.mailboxes[index].close();
+                    self.plane.handle_ended(index);
+                    for others in &mut self.plugging.newcomers {
+                        others.unanswered.remove(&index);
+                    }
                 }
             }
         }
@@ -434,8 +458,21 @@ impl ControlPlane {
         let OpenNic { queues, copies, interface, kernel } = opened;
         slot.frame_bytes = frame_bytes(&queues, &interface);
         slot.take_kernel(kernel);
-        for error in slot.ask_again() {
-            tracing::error!(nic = slot.name, "an interface of an app lacks frames: {error}");
+        let lost = slot.ask_again();
+        let is_there = nic::missing_interface(&slot.config).is_none();
+        for (lost, error) in lost {
+            if !is_there {
+                // It has gone again, which ends nothing: whoever opens it once more asks again.
+                tracing::warn!(nic = slot.name, "an interface of apps has no frames yet: {error}");
+                continue;
+            }
+            tracing::error!(nic = slot.name, "interfaces of apps are closed: {error}");
+            let why = format!("the NIC was opened again, and does not give it any more: {error}");
+            let code = match (lost, &error) {
+                (Lost::Port(_), clearway_nic::Error::Invalid(_)) => Code::AddressInUse,
+                _ => Code::Refused,
+            };
+            self.plane.handle_lost(nic, lost, code, &why);
         }
         if let Err(error) = self.watch_kernel(nic) {
             tracing::error!(%error, "cannot watch the kernel's news of a NIC");

@@ -4,9 +4,13 @@
 //! taken over is for whoever comes from now on: sessions, channels and interfaces that are there
 //! stay. NICs that come, go or change are opened and closed meanwhile (`plugging.rs`).
 
+use std::cell::Cell;
+
 use clearway_channel::Code;
 use clearway_channel::control::{Refusal, Reloaded, Reply};
 
+use super::groups::GroupSource;
+use super::manager::{Manager, NOT_READ};
 use super::requests::refusal;
 use super::session::Waiting;
 use super::signals::Wish;
@@ -15,12 +19,17 @@ use crate::broker::{Order, Reread};
 use crate::config::{self, Change, Config};
 use crate::log;
 
+/// To whoever wants the configuration read.
+const NO_ORDERS: &str = "the process beside this daemon that reads its configuration takes no \
+                         orders: it is at earlier ones, or has gone; try again, or restart the \
+                         daemon";
+
 impl ControlPlane {
     pub(super) fn take_signals(&mut self) {
         while let Some(wish) = self.signals.as_ref().and_then(Signals::take) {
             match wish {
                 Wish::End(signal) => self.begin_shutdown(signal),
-                Wish::Reload => self.order(Order::Reread),
+                Wish::Reload => _ = self.manager.as_mut().and_then(Manager::order_reread),
                 Wish::Nothing(signal) => tracing::info!(signal, "the signal means nothing here"),
             }
         }
@@ -28,26 +37,31 @@ impl ControlPlane {
 
     /// Somebody asks for it; the answer follows when the broker has read it.
     pub(super) fn begin_reload(&mut self, token: u64) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         if !self.plane.is_administrator(&session.peer) {
             let text =
                 "only root and the daemon's own user may have it read its configuration again";
             return Err(refusal(Code::Denied, text));
         }
-        if self.manager.is_none() {
+        if self.group_source == GroupSource::Nowhere {
+            return Err(refusal(Code::DaemonGone, NOT_READ));
+        }
+        let Some(manager) = &mut self.manager else {
             let text = "this daemon is a part of another program, and has read no configuration";
             return Err(refusal(Code::Invalid, text));
+        };
+        let reread = manager.order_reread().ok_or_else(|| refusal(Code::Limit, NO_ORDERS))?;
+        if let Some(session) = self.sessions.get_mut(&token) {
+            session.waiting = Waiting::Reload(reread);
         }
-        session.waiting = Waiting::Reload;
-        self.order(Order::Reread);
         Ok(())
     }
 
     /// The broker has read it.
     pub(super) fn take_configuration(&mut self) {
         loop {
-            let reread = match self.manager.as_ref().map(|manager| manager.broker.reread()) {
-                Some(Ok(Some(reread))) => reread,
+            let (number, reread) = match self.manager.as_mut().map(Manager::next_reread) {
+                Some(Ok(Some(next))) => next,
                 None | Some(Ok(None)) => return,
                 Some(Err(error)) => return self.lose_broker(&error),
             };
@@ -61,13 +75,16 @@ impl ControlPlane {
                     Reply::Error(refusal(Code::Invalid, problem))
                 }
             };
-            self.answer_reload(&reply);
+            self.answer_reload(number, &reply);
         }
     }
 
-    /// All who have asked until now.
-    fn answer_reload(&mut self, reply: &Reply) {
-        let waits = self.sessions.iter().filter(|(_, s)| matches!(s.waiting, Waiting::Reload));
+    /// Whoever has asked before the configuration was read this time: others may have changed it
+    /// meanwhile, and wait for the next.
+    pub(super) fn answer_reload(&mut self, done: u64, reply: &Reply) {
+        let is_done =
+            |waiting: &Waiting| matches!(waiting, Waiting::Reload(asked) if *asked <= done);
+        let waits = self.sessions.iter().filter(|(_, session)| is_done(&session.waiting));
         for token in waits.map(|(token, _)| *token).collect::<Vec<_>>() {
             self.reply(token, reply);
         }
@@ -82,12 +99,21 @@ impl ControlPlane {
         }
     }
 
-    fn take_over(&mut self, new: &Config) -> Change {
+    pub(super) fn take_over(&mut self, new: &Config) -> Change {
         let was_open = self.config.policy.lets_others_in();
         let mut config = self.config.clone();
-        let change = config.reload(new, &|nic| self.refuses(nic));
+        let engines = Cell::new(self.plane.engines().len());
+        let mut change = config.reload(new, &|nic| self.refuses(nic, &engines));
+        if log::is_by_environment() {
+            config.keep_level(&self.config, &mut change);
+        }
+        change.note_metrics(self.metrics_are_for_all, &config.policy);
         self.config = config;
-        self.change_nics(&change.nics);
+        for (name, error) in self.change_nics(&change.nics) {
+            change.note_failed(&name, &error.to_string());
+            // It is not there, and new again when the configuration is read the next time.
+            self.config.nics.retain(|nic| nic.name != name);
+        }
         self.plane.set_policy(self.config.policy.clone());
         log::change_level(&self.config.log);
         match (was_open, self.config.policy.lets_others_in()) {

@@ -52,8 +52,8 @@ pub(super) enum Waiting {
     Nothing,
     /// Engines have been asked for their state in the round of this number, or will be in the next.
     Status(Option<u64>),
-    /// The configuration is being read.
-    Reload,
+    /// The configuration is being read, for this time.
+    Reload(u64),
     /// The state is on its way; the app has to take a part before the next is sent.
     Telling(super::status::Telling),
     /// Probes are on their way.

@@ -27,9 +27,10 @@ pub(super) enum Wish {
 }
 
 /// Blocks the signals for this thread and for all that it starts from now on: they wait until there
-/// is a daemon that takes them.
+/// is a daemon that takes them. One is taken by nobody: what a file may not have, be it memory or a
+/// line of the log, is refused by the call that wants it.
 pub fn hold_signals() -> std::io::Result<()> {
-    Ok(SigSet::from_iter(SIGNALS).thread_block()?)
+    Ok(SigSet::from_iter(SIGNALS.into_iter().chain([Signal::SIGXFSZ])).thread_block()?)
 }
 
 impl Signals {

@@ -101,6 +101,10 @@ struct Status {
     vifs_omitted: usize,
     /// The same of shared regions.
     regions_omitted: usize,
+    /// The same of apps.
+    apps_omitted: usize,
+    /// The same of listeners.
+    listeners_omitted: usize,
 }
 
 /// One attached app.
@@ -125,7 +129,7 @@ struct Engine {
     nic: String,
     /// Its NIC is not open.
     interface_gone: bool,
-    /// Why, if so.
+    /// Why, if so; otherwise what is not as it could be, if there is something.
     nic_trouble: String,
     addresses: Vec<String>,
     #[serde(flatten)]
@@ -352,6 +356,8 @@ impl ControlPlane {
             flows_omitted: 0,
             vifs_omitted: 0,
             regions_omitted: 0,
+            apps_omitted: 0,
+            listeners_omitted: 0,
         }
     }
 
@@ -378,8 +384,8 @@ impl ControlPlane {
 }
 
 /// The status as JSON, without its last flows if it would be too long with them. Everything else is
-/// bounded by the limits of the policy; should it be too much nevertheless, virtual interfaces,
-/// listeners, channels and apps go as well.
+/// bounded by the limits of the policy; should it be too much nevertheless, as on a machine with
+/// many processors, virtual interfaces, listeners, channels and apps go as well.
 fn fitting(mut status: Status) -> String {
     let omitted: usize = status.engines.iter().map(|engine| engine.snapshot.flows_omitted).sum();
     let flows_before = omitted + flows(&status);
@@ -390,11 +396,14 @@ fn fitting(mut status: Status) -> String {
     let omitted: usize = status.engines.iter().map(|engine| engine.snapshot.regions_omitted).sum();
     let regions_before = omitted + regions(&status);
     let vifs_before = vifs(&status);
+    let (apps_before, listeners_before) = (status.apps.len(), listeners(&status));
     omit_vifs(&mut status);
     loop {
         status.vifs_omitted = vifs_before - vifs(&status);
         status.flows_omitted = flows_before - flows(&status);
         status.regions_omitted = regions_before - regions(&status);
+        status.apps_omitted = apps_before - status.apps.len();
+        status.listeners_omitted = listeners_before - listeners(&status);
         let text = serde_json::to_string(&status).unwrap_or_default();
         if text.len() <= STATUS_BYTES_MAX {
             return text;
@@ -436,6 +445,10 @@ fn regions(status: &Status) -> usize {
     status.engines.iter().map(|engine| engine.snapshot.regions.len()).sum()
 }
 
+fn listeners(status: &Status) -> usize {
+    status.engines.iter().map(|engine| engine.snapshot.listeners.len()).sum()
+}
+
 fn flows(status: &Status) -> usize {
     status.engines.iter().map(|engine| engine.snapshot.flows.len()).sum()
 }
@@ -447,7 +460,7 @@ fn halve<T>(list: &mut Vec<T>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clearway_engine::FlowSnapshot;
+    use clearway_engine::{ChannelSnapshot, FlowSnapshot, ListenerSnapshot};
 
     /// Tens of thousands of flows do not make a status of any length.
     #[test]
@@ -475,7 +488,44 @@ mod tests {
             tcp: None,
         };
         let snapshot = Snapshot { flows: vec![flow; 50_000], ..Snapshot::default() };
-        let status = Status {
+        let value = told(snapshot, Vec::new());
+        let shown = value["engines"][0]["flows"].as_array().map_or(0, Vec::len);
+        assert!(shown > 1000, "{shown}");
+        assert_eq!(value["flows_omitted"], 50_000 - shown);
+        assert_eq!([&value["apps_omitted"], &value["listeners_omitted"]], [0, 0]);
+    }
+
+    /// Nor do as many apps as a large machine lets in, and those that are not shown are counted.
+    #[test]
+    fn apps_that_do_not_fit_are_counted() {
+        let app = |channel| App {
+            app: "n".repeat(64),
+            user: u32::MAX,
+            process: i32::MAX,
+            engine: 0,
+            channel,
+            exclusive: false,
+            memory_bytes: u64::MAX,
+            listeners: 1,
+        };
+        let channel = ChannelSnapshot { app: "n".repeat(64), ..ChannelSnapshot::default() };
+        let snapshot = Snapshot {
+            channels: vec![channel; 8192],
+            listeners: vec![ListenerSnapshot { channel: 1, port: 1 }; 8192],
+            ..Snapshot::default()
+        };
+        let value = told(snapshot, (0..8192).map(app).collect());
+        let engine = &value["engines"][0];
+        for (list, key) in [(&value["apps"], "apps"), (&engine["listeners"], "listeners")] {
+            let shown = list.as_array().map_or(0, Vec::len);
+            assert!((100..8192).contains(&shown), "{shown} {key}");
+            assert_eq!(value[format!("{key}_omitted")], 8192 - shown);
+        }
+    }
+
+    /// What is told of a host with one engine.
+    fn told(snapshot: Snapshot, apps: Vec<App>) -> serde_json::Value {
+        let text = fitting(Status {
             version: "0",
             process: 1,
             uptime_seconds: 0,
@@ -486,7 +536,7 @@ mod tests {
             needs_restart: Vec::new(),
             sessions: 0,
             waiting: 0,
-            apps: Vec::new(),
+            apps,
             engines: vec![Engine {
                 index: 0,
                 nic: String::new(),
@@ -498,13 +548,11 @@ mod tests {
             flows_omitted: 0,
             vifs_omitted: 0,
             regions_omitted: 0,
-        };
-        let text = fitting(status);
+            apps_omitted: 0,
+            listeners_omitted: 0,
+        });
         assert!(text.len() <= STATUS_BYTES_MAX);
-        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let shown = value["engines"][0]["flows"].as_array().map_or(0, Vec::len);
-        assert!(shown > 1000, "{shown}");
-        assert_eq!(value["flows_omitted"], 50_000 - shown);
+        serde_json::from_str(&text).expect("JSON")
     }
 
     #[test]

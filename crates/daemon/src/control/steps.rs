@@ -1,10 +1,12 @@
 //! Carrying out what the control plane without I/O wants done, and saying in the log what came of
 //! it.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use clearway_channel::control::{Listening, Refusal, Reply, VifOpened};
-use clearway_control::Step;
+use clearway_control::policy::HostPort;
+use clearway_control::{ChannelPlace, Step, VifOwner};
 
 use super::ControlPlane;
 use super::workers::Job;
@@ -36,7 +38,7 @@ impl ControlPlane {
                     self.take_memory(session, user, bytes);
                 }
                 Step::Claim { vif, nic, ports } => {
-                    let claimed = self.nics[nic].claim(&ports);
+                    let claimed = self.claim(vif, nic, &ports);
                     self.plane.handle_claimed(vif, claimed);
                 }
                 Step::Steer { vif, nic, steered } => {
@@ -47,6 +49,23 @@ impl ControlPlane {
                 Step::Release { nic, ports } => self.nics[nic].release(&ports),
             }
         }
+    }
+
+    fn claim(&mut self, vif: u32, nic: usize, ports: &HashSet<HostPort>) -> Result<(), Refusal> {
+        let is_administrators = self.is_administrators(vif);
+        self.nics[nic].claim(ports, || match is_administrators {
+            true => Ok(()),
+            false => self.descriptors.check_next(&self.epoll),
+        })
+    }
+
+    fn is_administrators(&self, vif: u32) -> bool {
+        let Some(VifOwner { engine, channel, .. }) = self.plane.vifs().owner(vif) else {
+            return false;
+        };
+        let channel = self.plane.channel(ChannelPlace { engine, channel });
+        let session = channel.and_then(|channel| self.plane.session(channel.session));
+        session.is_some_and(|session| self.plane.is_administrator(session.peer()))
     }
 
     /// When [`ControlPlane::advance_checks`] has something to do.

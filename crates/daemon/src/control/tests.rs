@@ -344,6 +344,18 @@ fn refused_sessions_are_bounded_and_harmless() {
     assert!(matches!(first.listen(7000), Reply::Listening(_)));
 }
 
+/// Without open files none is accepted for a while; a host that ends meanwhile is not kept awake by
+/// that.
+#[test]
+fn a_host_that_ends_accepts_nobody_later() {
+    drop(Live::start_as(Limits::default(), 1, |host| {
+        host.control.pause_accepting(true);
+        assert!(host.control.accept_again.is_some());
+        host.control.begin_shutdown("a test");
+        assert_eq!(host.control.accept_again, None);
+    }));
+}
+
 #[test]
 fn status_shows_host_engines_and_apps() {
     let host = Live::start(Limits::default());
@@ -395,6 +407,7 @@ fn ping_of_a_host_that_is_not_there_ends() {
 fn ping(peer: &str, count: u32, interval_ms: u32) -> Request {
     Request::Ping(Ping {
         peer: peer.parse().expect("an address"),
+        zone: None,
         udp_port: None,
         count,
         interval_ms,
@@ -418,6 +431,11 @@ fn ping_of_what_cannot_be_reached_is_refused_with_the_reason() {
     let (code, text) = host.app().refusal(&Request::Ping(Ping { bytes: 60_000, ..large }));
     assert_eq!(code, Code::TooLarge);
     assert!(text.contains("60000 bytes are more than a packet"), "{text}");
+    let Request::Ping(zoned) = ping("10.9.0.2", 1, 1) else { unreachable!() };
+    let zoned = Ping { zone: Some("eth1".into()), ..zoned };
+    let (code, text) = host.app().refusal(&Request::Ping(zoned));
+    assert_eq!(code, Code::Unreachable);
+    assert!(text.contains("no NIC of this host is the interface \"eth1\""), "{text}");
 }
 
 /// One that does not read what it asked for holds up nobody, and loses nothing of it.
@@ -585,5 +603,8 @@ fn status_of_many_apps_is_told_in_parts() {
 
 mod memories;
 mod placing;
+mod plugging;
+mod reload;
+mod steering;
 mod strangers;
 mod vifs;

@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -162,7 +163,7 @@ impl Teller {
 fn work(teller: &Teller) {
     let shared = &teller.shared;
     while let Some((user, job)) = shared.next() {
-        let done = job.work();
+        let done = job.outcome();
         shared.queues().end(user);
         shared.wake.notify_one();
         teller.tell(done);
@@ -170,6 +171,24 @@ fn work(teller: &Teller) {
 }
 
 impl Job {
+    fn outcome(self) -> Done {
+        let otherwise = self.failure();
+        done_by(|| self.work(), otherwise)
+    }
+
+    /// What is told if it panics: what it has taken over is gone then, too.
+    fn failure(&self) -> Done {
+        let error = || io::Error::other("a bug; see the daemon's log");
+        match *self {
+            Self::Make { place, .. } => Done::Made { place, made: Err(error()) },
+            Self::Secure { place, .. } => {
+                Done::Secured { place, secured: Err(NotSecured::Io(error())) }
+            }
+            Self::GiveBack { place, .. } => Done::GivenBack(place),
+            Self::GiveMemoryBack { memory, .. } => Done::MemoryGivenBack(memory),
+        }
+    }
+
     fn work(self) -> Done {
         match self {
             Self::Make { place, version, sizes } => {
@@ -189,6 +208,12 @@ impl Job {
             }
         }
     }
+}
+
+/// What comes of `work`; `otherwise` if it panics, which is reported by then. The thread goes on,
+/// and the user's next job is begun.
+pub(super) fn done_by(work: impl FnOnce() -> Done, otherwise: Done) -> Done {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
 }
 
 impl<J> Queues<J> {
@@ -250,6 +275,14 @@ mod tests {
         let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
         assert_eq!(poll(&mut bell, Some(&patience)), Ok(1), "it is done in time");
         assert!(matches!(workers.next_done(), Some(Done::Made { made: Ok(_), .. })));
+    }
+
+    #[test]
+    fn a_job_that_panics_is_told_as_one_that_has_failed() {
+        let place = ChannelPlace { engine: 0, channel: 1 };
+        let job = Job::Make { place, version: Versions::DAEMON.max, sizes: Sizes::default() };
+        let done = done_by(|| panic!("a test"), job.failure());
+        assert!(matches!(done, Done::Made { made: Err(_), .. }));
     }
 
     /// Of a user with a hundred jobs, one is in work, whatever the others do; and they come next.

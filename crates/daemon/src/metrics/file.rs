@@ -106,10 +106,7 @@ pub struct Numbers {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// There is no such file, or it cannot be read.
-    #[error(
-        "cannot read the counters at {path}: {source}; see whether the daemon runs (`clearway \
-         status`), and what its log says of them"
-    )]
+    #[error("cannot read the counters at {path}: {source}; {}", remedy(.source))]
     File {
         /// The path.
         path: PathBuf,
@@ -118,13 +115,27 @@ pub enum FileError {
         source: io::Error,
     },
     /// It is something else, or of another version.
-    #[error("{path} has no counters of a daemon of this version: {why}")]
+    #[error(
+        "{path} has no counters of a daemon of this version: {why}; use the tool of the daemon's \
+         release, or start the daemon again"
+    )]
     Format {
         /// The path.
         path: PathBuf,
         /// What is wrong.
         why: &'static str,
     },
+}
+
+/// The file's mode is what the policy was when the daemon started.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "it is for root and the daemon's user, and for all others if [policy] of the \
+             configuration let anybody in when the daemon started"
+        }
+        _ => "see whether the daemon runs (`clearway status`), and what its log says of them",
+    }
 }
 
 impl Description {
@@ -237,7 +248,7 @@ impl Published {
             let file = &published.file;
             let mode = if config.policy.lets_others_in() { 0o644 } else { 0o600 };
             file.set_permissions(fs::Permissions::from_mode(mode))?;
-            user.map_or(Ok(()), |user| user.give(&new))?;
+            user.map_or(Ok(()), |user| user.give(file))?;
             fs::rename(&new, path)?;
             Ok(published)
         };
@@ -254,7 +265,8 @@ impl Published {
         }
     }
 
-    /// Writes a description and room for its values, and then the header that says so.
+    /// Writes a description and its values, and then the header that says so. If that fails, what
+    /// the header says of before is still so.
     fn describe(
         &mut self,
         description: &Description,
@@ -263,12 +275,12 @@ impl Published {
     ) -> io::Result<()> {
         let text = serde_json::to_vec(description)?;
         let values_at = (at + text.len() as u64).next_multiple_of(8);
-        let length = 8 * description.numbers() as u64;
+        let values: Vec<_> = description.engines.iter().map(|e| description.values_of(e)).collect();
+        let copy = copy_of(engines, &values);
+        let length = copy.len() as u64;
         self.file.set_len(values_at + 2 * length)?;
         self.file.write_all_at(&text, at)?;
-        self.values = description.engines.iter().map(|e| description.values_of(e)).collect();
-        self.values_at = values_at;
-        self.write_copy(self.sequence, engines)?;
+        self.file.write_all_at(&copy, values_at + self.sequence % 2 * length)?;
         let mut head = MAGIC.to_vec();
         head.extend(VERSION.to_ne_bytes());
         head.extend((text.len() as u32).to_ne_bytes());
@@ -276,7 +288,9 @@ impl Published {
         for field in [process, self.sequence, self.started_ns, values_at, length, at] {
             head.extend(u64::to_ne_bytes(field));
         }
-        self.file.write_all_at(&head, 0)
+        self.file.write_all_at(&head, 0)?;
+        (self.values_at, self.values) = (values_at, values);
+        Ok(())
     }
 
     /// Writes what has been read. That it fails is said once.
@@ -290,24 +304,11 @@ impl Published {
 
     fn try_write(&mut self, engines: &[Option<Reading>]) -> io::Result<()> {
         let next = self.sequence + 1;
-        self.write_copy(next, engines)?;
+        let copy = copy_of(engines, &self.values);
+        self.file.write_all_at(&copy, self.values_at + next % 2 * copy.len() as u64)?;
         self.file.write_all_at(&next.to_ne_bytes(), SEQUENCE_AT)?;
         self.sequence = next;
         Ok(())
-    }
-
-    /// Writes the copy that is for values of this sequence.
-    fn write_copy(&self, sequence: u64, engines: &[Option<Reading>]) -> io::Result<()> {
-        let mut bytes = unix_ns(SystemTime::now()).to_ne_bytes().to_vec();
-        let engines = engines.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-        for (reading, count) in engines.zip(&self.values) {
-            let at_ns = reading.map_or(0, |reading| reading.at_ns);
-            bytes.extend(at_ns.to_ne_bytes());
-            let values = reading.iter().flat_map(|reading| reading.values.iter().copied());
-            let values = values.chain(std::iter::repeat(0)).take(*count);
-            bytes.extend(values.flat_map(u64::to_ne_bytes));
-        }
-        self.file.write_all_at(&bytes, self.values_at + sequence % 2 * bytes.len() as u64)
     }
 
     /// The daemon ends in good order.
@@ -319,6 +320,20 @@ impl Published {
             tracing::warn!(path = %self.path.display(), %error, "counters left behind");
         }
     }
+}
+
+/// The bytes of a copy, for engines with so many values each.
+fn copy_of(engines: &[Option<Reading>], values: &[usize]) -> Vec<u8> {
+    let mut bytes = unix_ns(SystemTime::now()).to_ne_bytes().to_vec();
+    let engines = engines.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    for (reading, count) in engines.zip(values) {
+        let at_ns = reading.map_or(0, |reading| reading.at_ns);
+        bytes.extend(at_ns.to_ne_bytes());
+        let values = reading.iter().flat_map(|reading| reading.values.iter().copied());
+        let values = values.chain(std::iter::repeat(0)).take(*count);
+        bytes.extend(values.flat_map(u64::to_ne_bytes));
+    }
+    bytes
 }
 
 fn unix_ns(time: SystemTime) -> u64 {

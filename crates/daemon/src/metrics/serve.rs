@@ -27,6 +27,9 @@ use crate::config::Config;
 const CONNECTIONS_MAX: usize = 16;
 /// Connections accepted per wake-up, so that a flood of them leaves time for the others.
 const ACCEPTS_PER_TURN: usize = 16;
+/// How long no connection is accepted after that has failed, for want of descriptors as a rule: the
+/// socket that listens stays readable meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a connection may take.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 /// The longest request that is read: Prometheus sends some hundred bytes.
@@ -92,6 +95,8 @@ pub(super) struct Server {
     listening: Listening,
     /// The oldest first.
     connections: Vec<Connection>,
+    /// No connection is accepted until then.
+    accept_again: Option<Instant>,
     /// The last text, and when it was made.
     text: Option<(Instant, Rc<[u8]>)>,
 }
@@ -110,7 +115,7 @@ enum State {
 
 impl Server {
     pub(super) fn new(listening: Listening) -> Self {
-        Self { listening, connections: Vec::new(), text: None }
+        Self { listening, connections: Vec::new(), accept_again: None, text: None }
     }
 
     /// The file of the Unix socket.
@@ -141,21 +146,28 @@ impl Server {
             connection.go_on(&mut text);
         }
         self.connections.retain(|connection| connection.is_open(now));
+        self.accept_again = self.accept_again.filter(|again| now < *again);
         for (socket, _) in self.listening.sockets.iter().zip(&own[1..]).filter(|(_, r)| **r) {
-            accept(socket, &mut self.connections, now);
+            if let Err(error) = accept(socket, &mut self.connections, now) {
+                tracing::debug!(%error, "cannot accept who asks for metrics; see `ulimit -n`");
+                self.accept_again = Some(now + ACCEPT_PAUSE);
+            }
         }
         ControlFlow::Continue(())
     }
 
     /// Which descriptors are ready: `stop`, the sockets that listen, the connections.
     fn wait(&self, stop: &Bell, until: Instant) -> rustix::io::Result<Vec<bool>> {
-        let listening = self.listening.sockets.iter().map(|it| (it.as_fd(), PollFlags::IN));
+        let paused = self.accept_again.is_some();
+        let flags = if paused { PollFlags::empty() } else { PollFlags::IN };
+        let listening = self.listening.sockets.iter().map(|it| (it.as_fd(), flags));
         let connections = self.connections.iter().map(|it| (it.socket.as_fd(), it.waits_for()));
         let all = [(stop.as_fd(), PollFlags::IN)].into_iter().chain(listening).chain(connections);
         let mut all: Vec<PollFd<'_>> = all
             .map(|(fd, flags): (BorrowedFd<'_>, _)| PollFd::from_borrowed_fd(fd, flags))
             .collect();
-        let first = self.connections.first().map_or(until, |it| it.deadline.min(until));
+        let oldest = self.connections.first().map(|it| it.deadline);
+        let first = oldest.into_iter().chain(self.accept_again).fold(until, Instant::min);
         let time = first.saturating_duration_since(Instant::now());
         let timeout =
             Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
@@ -164,17 +176,25 @@ impl Server {
     }
 }
 
-fn accept(listener: &OwnedFd, connections: &mut Vec<Connection>, now: Instant) {
+fn accept(
+    listener: &OwnedFd,
+    connections: &mut Vec<Connection>,
+    now: Instant,
+) -> rustix::io::Result<()> {
     for _ in 0..ACCEPTS_PER_TURN {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Without descriptors left, it is tried again at the next turn, a moment later.
-        let Ok(socket) = accept_with(listener, flags) else { return };
+        let socket = match accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         if connections.len() >= CONNECTIONS_MAX {
             connections.remove(0);
         }
         let deadline = now + CONNECTION_TIME;
         connections.push(Connection { socket, deadline, state: State::Reading(Vec::new()) });
     }
+    Ok(())
 }
 
 impl Connection {

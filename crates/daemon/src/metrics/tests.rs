@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -180,6 +180,10 @@ fn files_that_are_something_else_are_refused() {
     let directory = Directory::new();
     let path = directory.at("c.counters");
     assert!(matches!(CountersFile::open(&path), Err(FileError::File { .. })));
+    let of = |kind: ErrorKind| FileError::File { path: path.clone(), source: kind.into() };
+    assert!(of(ErrorKind::NotFound).to_string().contains("see whether the daemon runs"));
+    let refused = of(ErrorKind::PermissionDenied).to_string();
+    assert!(refused.contains("if [policy] of the configuration let anybody in"), "{refused}");
     drop(published(&path));
     let whole = fs::read(&path).expect("bytes");
     for length in 0..whole.len() - 8 * 13 {
@@ -313,4 +317,20 @@ fn slow_and_hostile_scrapers_keep_nobody_from_an_answer_and_are_closed() {
         );
     }
     assert!(served.ask(GET).starts_with("HTTP/1.1 200"));
+}
+
+/// As without descriptors: what is readable, and nobody can be accepted from, is tried again a
+/// moment later.
+#[test]
+fn a_thread_that_can_accept_nobody_rests() {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(b"x").expect("room");
+    let mut listening = Listening::open(&Config::default()).expect("it listens nowhere");
+    listening.sockets = vec![reader.into()];
+    let (mut server, stop) = (Server::new(listening), Bell::new().expect("an eventfd"));
+    let begun = Instant::now();
+    for _ in 0..4 {
+        assert!(server.turn(&stop, begun + Duration::from_secs(10), String::new).is_continue());
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(150), "two pauses of 100 ms");
 }

@@ -28,6 +28,8 @@ pub(crate) struct Follower {
     is_running: bool,
     /// The NIC has the Ethernet address of the kernel's interface: it is not the other end of one.
     has_its_mac: bool,
+    /// What the interface carried when the NIC was opened, which has no room for more.
+    carried: u16,
 }
 
 impl Follower {
@@ -45,7 +47,8 @@ impl Follower {
         let nic = nic.clone();
         let (is_running, has_its_mac) = (facts.running, facts.mac == Some(mac));
         let watch = Watching::Interface(watch, capabilities);
-        Ok(Self { watch, nic, of_kernel, network, is_running, has_its_mac })
+        let carried = of_interface(facts);
+        Ok(Self { watch, nic, of_kernel, network, is_running, has_its_mac, carried })
     }
 
     /// Follows all interfaces of a host, whose `ways` were read by `watch` just now.
@@ -58,13 +61,17 @@ impl Follower {
     ) -> Self {
         let network = udp::network(nic, mac, &capabilities, ways);
         let (watch, nic) = (Watching::Host(watch, capabilities), nic.clone());
-        Self { watch, nic, of_kernel: true, network, is_running: true, has_its_mac: false }
+        let (of_kernel, is_running, has_its_mac) = (true, true, false);
+        let carried = udp::mtu_of(ways);
+        Self { watch, nic, of_kernel, network, is_running, has_its_mac, carried }
     }
 
     /// Follows the link of a memif that is being waited for.
     pub(super) fn of_memif(watch: memif::Watch, nic: &Nic, network: ip::Config) -> Self {
         let (watch, nic) = (Watching::Memif(watch), nic.clone());
-        Self { watch, nic, of_kernel: false, network, is_running: false, has_its_mac: false }
+        let (of_kernel, is_running, has_its_mac) = (false, false, false);
+        let carried = network.mtu;
+        Self { watch, nic, of_kernel, network, is_running, has_its_mac, carried }
     }
 
     /// The network as it was found last.
@@ -99,9 +106,12 @@ impl Follower {
             Watching::Host(watch, capabilities) => {
                 // A host is always there: what cannot be read now stays as it is until it changes.
                 let ways = watch.ways().inspect_err(|error| tracing::warn!(%error));
-                let network = |ways| udp::network(&self.nic, self.network.mac, capabilities, &ways);
-                let network = ways.map_or_else(|_| self.network.clone(), network);
-                Ok(self.take_network(network, true))
+                let Ok(ways) = ways else {
+                    return Ok(self.take_network(self.network.clone(), true));
+                };
+                let network = udp::network(&self.nic, self.network.mac, capabilities, &ways);
+                let change = self.take_network(network, true);
+                Ok(Change { mtu_unused: self.unused(udp::mtu_of(&ways)), ..change })
             }
             Watching::Memif(watch) => {
                 // Without a link all stays as it is: most likely the same peer comes back.
@@ -128,7 +138,14 @@ impl Follower {
         }
         let change = self.take_network(network, facts.running);
         // One that has another name has no address under that which it was opened by.
-        Change { is_another: self.has_its_mac && facts.mac != Some(self.network.mac), ..change }
+        let is_another = self.has_its_mac && facts.mac != Some(self.network.mac);
+        Change { is_another, mtu_unused: self.unused(of_interface(facts)), ..change }
+    }
+
+    /// What packets could have and do not, where the interface `carries` more than when the NIC was
+    /// opened, and nobody has said that they shall not.
+    fn unused(&self, carries: u16) -> Option<u16> {
+        (self.nic.mtu_bytes.is_none() && carries > self.carried).then_some(carries)
     }
 
     fn take_network(&mut self, network: ip::Config, is_running: bool) -> Change {
@@ -136,7 +153,7 @@ impl Follower {
         let was_running = std::mem::replace(&mut self.is_running, is_running);
         self.network = network;
         let carrier = (was_running != is_running).then_some(is_running);
-        Change { is_other, carrier, is_another: false }
+        Change { is_other, carrier, is_another: false, mtu_unused: None }
     }
 }
 
@@ -157,6 +174,8 @@ pub(crate) struct Change {
     pub(crate) carrier: Option<bool>,
     /// The interface has another Ethernet address, or another name, than when it was opened.
     pub(crate) is_another: bool,
+    /// It carries packets of so many bytes, which the NIC has no room for until it is opened again.
+    pub(crate) mtu_unused: Option<u16>,
 }
 
 impl AsFd for Follower {
@@ -172,7 +191,7 @@ impl AsFd for Follower {
 
 /// Whether the addresses of a NIC are the kernel's or others, but not both. On a VLAN they are
 /// others: the kernel's addresses of this interface belong to untagged frames.
-fn are_of_kernel(nic: &Nic, facts: &Facts) -> Result<bool, Error> {
+pub(crate) fn are_of_kernel(nic: &Nic, facts: &Facts) -> Result<bool, Error> {
     let name = &facts.name;
     let invalid = |text: String| Err(Error::Invalid(text));
     match (nic.addresses.is_empty(), nic.vlan) {

@@ -52,7 +52,7 @@ pub(super) fn open(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
 }
 
 /// The largest packet that any of the interfaces carries, within reason.
-fn mtu_of(ways: &Ways) -> u16 {
+pub(crate) fn mtu_of(ways: &Ways) -> u16 {
     match u16::try_from(ways.mtu) {
         Ok(0) => MTU_BYTES_DEFAULT,
         Ok(mtu) => mtu.clamp(MTU_BYTES_DEFAULT, MTU_BYTES_MAX),

@@ -1,6 +1,6 @@
 //! The opener's side: keep what opening takes, give up all else, serve until the daemon has gone.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,12 +12,12 @@ use clearway_nic::{
 use rustix::net::SocketFlags;
 use rustix::stdio::stdin;
 
-use super::{Answer, Question, Task, Thing};
+use super::{Answer, Question, Said, Task, Thing};
 use crate::broker::{self, packet};
 use crate::config::{self, Config, Driver, Machine, MemifRole, Nic, ThisMachine};
 use crate::nic::attach;
 use crate::privileges::{self, OwnUser};
-use crate::{Error, confinement};
+use crate::{Error, confinement, hold_signals};
 
 /// Is the opener of the daemon at the other end of standard input, until that has gone.
 pub(crate) fn serve() -> Result<(), Error> {
@@ -25,23 +25,21 @@ pub(crate) fn serve() -> Result<(), Error> {
 }
 
 fn serve_task() -> io::Result<()> {
-    broker::hold_signals()?;
+    hold_signals()?;
     let packet = packet::receive(stdin())?;
     let task: Task = serde_json::from_slice(&packet.bytes)?;
     let ready = prepare(&task);
     broker::say_ready(&ready)?;
     let mut opening = ready?;
     while let Ok(packet) = packet::receive(stdin()) {
-        let outcome = match serde_json::from_slice(&packet.bytes) {
-            Ok(question) => opening.answer(&question),
-            Err(_) => Err(Answer::Refused("this is no question".to_owned())),
-        };
-        let (answer, descriptors) = match outcome {
+        let question: Question = serde_json::from_slice(&packet.bytes)?;
+        let (answer, descriptors) = match opening.answer(&question) {
             Ok(descriptors) => (Answer::Ok, descriptors),
             Err(answer) => (answer, Vec::new()),
         };
+        let said = Said { number: question.number, answer };
         let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        packet::send(stdin(), &serde_json::to_vec(&answer)?, &descriptors)?;
+        packet::send(stdin(), &serde_json::to_vec(&said)?, &descriptors)?;
     }
     Ok(())
 }
@@ -99,19 +97,25 @@ impl Opening {
 
     fn read(&mut self) -> Result<(), String> {
         let path = self.path.display();
-        let cannot = |error| format!("{path} cannot be read: {error}");
-        let facts = std::fs::metadata(&self.path).map_err(cannot)?;
+        let cannot = |error: io::Error| {
+            let remedy = broker::remedy(error.kind(), &path.to_string());
+            format!("{path} cannot be read: {error}; {remedy}")
+        };
+        let (mut file, facts) = broker::open_file(&self.path).map_err(cannot)?;
         if ![0, self.writer].contains(&facts.uid()) || facts.mode() & 0o022 != 0 {
             return Err(format!(
                 "{path} can be written by others than root, and says whose interfaces are taken: \
                  chown root {path}; chmod go-w {path}"
             ));
         }
-        let text = std::fs::read_to_string(&self.path).map_err(cannot)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(cannot)?;
         match config::parse(&text, "", &NicsOnly) {
             Ok(config) => self.last = Some(config),
             // The daemon goes on with what it has, and so do its NICs.
-            Err(problems) if self.last.is_none() => return Err(problems.to_string()),
+            Err(problems) if self.last.is_none() => {
+                return Err(broker::shortened(problems.to_string(), &path.to_string()));
+            }
             Err(_) => {}
         }
         Ok(())

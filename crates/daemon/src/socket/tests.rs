@@ -52,6 +52,26 @@ fn socket_of_a_live_daemon_is_left_alone() {
         .expect("the first still listens");
 }
 
+/// Between `bind` and `listen`, its socket answers as that of a dead one.
+#[test]
+fn a_daemon_that_starts_at_the_same_time_is_left_alone() {
+    let scratch = Scratch::new("starting");
+    let path = scratch.0.join("control.sock");
+    let lock = lock_directory(&path).expect("nobody has it");
+    let first = new_socket().expect("a socket");
+    bind(&first, &SocketAddrUnix::new(&path).expect("an address")).expect("bound");
+    let second = std::thread::spawn({
+        let path = path.clone();
+        move || Listener::bind(&path, &Policy::default()).map(drop)
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    listen(&first, BACKLOG).expect("it listens");
+    drop(lock);
+    let error = second.join().expect("no panic").expect_err("in use").to_string();
+    assert!(error.contains("running"), "{error}");
+    assert!(path.exists());
+}
+
 #[test]
 fn a_file_in_the_way_is_not_removed() {
     let scratch = Scratch::new("file");

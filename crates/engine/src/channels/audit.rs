@@ -9,6 +9,9 @@ impl Channels {
             channel.audit(others_of(id)).map_err(|what| format!("channel {id}: {what}"))?;
             self.check_copies(id, channel).map_err(|what| format!("channel {id}: {what}"))?;
         }
+        if !self.unshared.is_empty() {
+            return Err(format!("{} connections are to be begun anew", self.unshared.len()));
+        }
         let parked = self.iter().filter(|(_, channel)| channel.is_parked).count();
         let (all, polled) = (self.iter().count(), self.polled_count());
         if parked != self.parked_count() || polled + parked != all {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
-use clearway_channel::{Completion, DaemonEnd, NO_BUFFER};
-use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, StreamKey, Unfinished};
+use clearway_channel::{Completion, DaemonEnd, NO_BUFFER, SMALL_MESSAGE_BYTES_MAX};
+use clearway_transport::{Buffer, DueMessages, MESSAGE_OVERHEAD, Order, StreamKey, Unfinished};
 
 use super::connection::{Bearer, Connection, Connections, Local, Stage};
 use super::early::Early;
@@ -33,6 +33,9 @@ const WINDOW_BYTES_MAX: u64 = 32 << 20;
 /// Finished sends of a connection that are told in a completion of their own, rather than with
 /// the next message that it receives.
 const SENT_UNTOLD_MAX: u32 = 32;
+/// Connections of an app that it is told of finished sends of in one turn, if no messages tell of
+/// them: as many as commands are taken of it. So none keeps the others from being told.
+const SENT_TOLD_PER_TURN: usize = 64;
 /// Completions that wait for an app that does not read, beyond which it gets no new connections,
 /// and nothing that it asks for is looked at: either could otherwise lead to more of them without
 /// end.
@@ -49,7 +52,7 @@ pub(crate) struct Channel {
     /// what connections and interfaces may still have to tell: messages by their windows, finished
     /// sends, and operations, of which a channel has so many outstanding at most.
     pending: VecDeque<Completion>,
-    /// Connections with finished sends that the app has not been told of.
+    /// Connections with finished sends that the app has not been told of, the first first.
     untold: Vec<u32>,
     /// Service ports by the listener's id, with the address that each is limited to.
     pub(crate) ports: BTreeMap<(u32, u16), Option<IpAddr>>,
@@ -254,17 +257,37 @@ impl Channel {
         true
     }
 
+    /// Gives the app the small messages that are due, as long as there is room for them and nobody
+    /// waits for some. Returns how many.
+    pub(crate) fn receive_due(&mut self, slot: u32, due: &mut DueMessages<'_, '_>) -> u64 {
+        if !self.line.is_empty() || !self.pending.is_empty() {
+            return 0;
+        }
+        let (id, tag) = (self.id(slot), self.connections.tag(slot));
+        let Some(connection) = self.connections.at(slot) else { return 0 };
+        let (end, sent, mut received) = (&mut self.end, connection.sent as u32, 0);
+        while due.take(|bytes| receive_small(end, tag, id, sent, bytes)) {
+            received += 1;
+        }
+        if received > 0 {
+            connection.sent_told = sent;
+            connection.received += received;
+            self.messages_received += received;
+        }
+        received
+    }
+
     /// Counts messages out that are finished. The app is told with the next message that it
     /// receives, or by [`Channel::tell_sent`].
     pub(crate) fn finished(&mut self, slot: u32, messages: u32) {
         self.end.sends_finished(messages);
         let Some(connection) = self.connections.at(slot) else { return };
-        connection.sent = connection.sent.wrapping_add(messages);
+        connection.sent += u64::from(messages);
         if !connection.is_untold {
             connection.is_untold = true;
             self.untold.push(slot);
         }
-        if connection.sent.wrapping_sub(connection.sent_told) >= SENT_UNTOLD_MAX {
+        if (connection.sent as u32).wrapping_sub(connection.sent_told) >= SENT_UNTOLD_MAX {
             self.tell_sent_of(slot);
         }
     }
@@ -272,24 +295,24 @@ impl Channel {
     fn tell_sent_of(&mut self, slot: u32) {
         let id = self.id(slot);
         let Some(connection) = self.connections.at(slot) else { return };
-        if connection.sent_told != connection.sent {
-            connection.sent_told = connection.sent;
-            let sent = connection.sent;
+        let sent = connection.sent as u32;
+        if connection.sent_told != sent {
+            connection.sent_told = sent;
             self.tell(Completion::Sent { connection: id, sent });
         }
     }
 
-    /// Tells of finished sends that no message has told of, of this many connections at most. For
-    /// turns with nothing else to do. Returns of how many.
-    pub(crate) fn tell_sent(&mut self, connections_max: usize) -> usize {
-        for told in 0..connections_max {
-            let Some(slot) = self.untold.pop() else { return told };
+    /// Tells of finished sends that no message has told of, of some connections.
+    pub(crate) fn tell_sent(&mut self) {
+        let count = self.untold.len().min(SENT_TOLD_PER_TURN);
+        for index in 0..count {
+            let slot = self.untold[index];
             if let Some(connection) = self.connections.at(slot) {
                 connection.is_untold = false;
             }
             self.tell_sent_of(slot);
         }
-        connections_max
+        self.untold.drain(..count);
     }
 
     /// Counts a message in that the app is given, and is told with of finished sends: how many
@@ -297,10 +320,10 @@ impl Channel {
     #[inline]
     fn count_received(&mut self, slot: u32) -> Option<u32> {
         let connection = self.connections.at(slot)?;
-        connection.sent_told = connection.sent;
+        connection.sent_told = connection.sent as u32;
         connection.received += 1;
         self.messages_received += 1;
-        Some(connection.sent)
+        Some(connection.sent_told)
     }
 
     /// Gives the app a message in `buffer`, which is one of the receive pool.
@@ -366,9 +389,13 @@ impl Channel {
 
     /// Moves waiting completions to the ring, as many as it has room for.
     pub(crate) fn tell_pending(&mut self) {
+        let had_too_much = self.has_too_much_pending();
         while !self.pending.is_empty() && self.end.completion_room() > 0 {
             let Some(completion) = self.pending.pop_front() else { return };
             self.put(&completion);
+        }
+        if had_too_much && !self.has_too_much_pending() {
+            self.freed(); // what is late can be dropped
         }
     }
 
@@ -570,14 +597,19 @@ impl Channel {
     #[cold]
     fn move_in_line(&mut self, slot: u32, length: u32, is_served: bool) {
         if is_served {
-            if self.line.leave(slot) {
-                self.freed();
-            }
+            self.leave_line(slot);
         } else {
             if self.may_hold_next(slot, length) {
                 self.line.join(Claim { slot, length });
             }
             self.wait_for_memory(slot);
+        }
+    }
+
+    /// A connection waits for room no more: others have what it had a claim to.
+    pub(crate) fn leave_line(&mut self, slot: u32) {
+        if self.line.leave(slot) {
+            self.freed();
         }
     }
 
@@ -628,6 +660,11 @@ impl Channel {
         self.is_starved && (self.has_freed || self.line.turn(now))
     }
 
+    /// When that is to be asked, if nothing becomes free before.
+    pub(crate) fn tries_again_at(&self) -> Option<Time> {
+        if self.is_starved && !self.has_freed { self.line.turns_at() } else { None }
+    }
+
     /// The next connection over the wire whose peer is to be told that there is memory.
     pub(crate) fn take_to_tell(&mut self) -> Option<u32> {
         self.line.take_to_tell()
@@ -655,6 +692,27 @@ impl Channel {
     pub(crate) const fn is_starved(&self) -> bool {
         self.is_starved
     }
+}
+
+/// Gives an app one of its small messages, if there is room. The connection has this tag and this
+/// id, and so many sends of it are finished.
+#[inline]
+fn receive_small(
+    end: &mut DaemonEnd,
+    tag: u32,
+    connection: u64,
+    sent: u32,
+    bytes: &[u8],
+) -> Option<()> {
+    if bytes.len() > SMALL_MESSAGE_BYTES_MAX as usize || end.completion_room() == 0 {
+        return None;
+    }
+    let buffer = end.allocate(bytes.len() as u32, tag)?;
+    end.write(buffer, 0, bytes);
+    end.grant(buffer.id);
+    let (offset, length, buffer) = (buffer.offset, buffer.length, buffer.id);
+    end.complete(&Completion::Received { connection, stream: 0, offset, length, buffer, sent });
+    Some(())
 }
 
 /// The buffer that a completion gives to the app.

@@ -106,15 +106,16 @@ pub(crate) struct Connection {
     pub(crate) bearer: Bearer,
     pub(crate) stage: Stage,
     /// The user of the app at its other end, if another engine of this host serves that: each of
-    /// its packets says so, so that it is not saved. If this engine serves it, its channel says it.
+    /// its packets says so. If this engine serves it, its channel says it.
     pub(crate) peer_user: Option<u32>,
     /// Another host has opened it.
     is_accepted: bool,
     /// Its app wants it to share a flow with others.
     pub(crate) shares: bool,
-    /// Sends taken from the app, and those of them that are finished.
+    /// Sends taken from the app, wrapping, and those of them that are finished, of which the app
+    /// knows the lower half.
     pub(super) submitted: u32,
-    pub(super) sent: u32,
+    pub(super) sent: u64,
     /// Messages given to the app.
     pub(super) received: u64,
     /// `sent` as the app knows it.
@@ -184,7 +185,7 @@ impl Connection {
 
     /// Sends taken from the app that are not finished.
     pub(super) const fn outstanding(&self) -> u32 {
-        self.submitted.wrapping_sub(self.sent)
+        self.submitted.wrapping_sub(self.sent as u32)
     }
 }
 

@@ -128,6 +128,12 @@ impl Line {
         self.is_suspended
     }
 
+    /// When [`Line::turn`] is to be asked, if nothing becomes free before.
+    pub(super) fn turns_at(&self) -> Option<Time> {
+        let since = self.since.filter(|_| !self.is_empty())?;
+        Some(since + PATIENCE_NS)
+    }
+
     fn begin_claim(&mut self) {
         self.is_suspended = false;
         self.since = None;
@@ -217,11 +223,14 @@ mod tests {
         assert!(!line.turn(start) && !line.turn(start + (PATIENCE_NS - 1)));
         line.freed();
         let start = start + PATIENCE_NS;
+        assert_eq!(line.turns_at(), None, "nobody has looked");
         assert!(!line.turn(start) && line.claim() == Some(A));
+        assert_eq!(line.turns_at(), Some(start + PATIENCE_NS));
         assert!(line.turn(start + PATIENCE_NS) && line.claim().is_none());
         assert!(!line.turn(start + 2 * PATIENCE_NS) && line.claim() == Some(A));
         assert!(line.turn(start + 3 * PATIENCE_NS));
         line.leave(A.slot);
+        assert!(!line.turn(start) && line.turns_at().is_none(), "nobody waits");
         line.join(B);
         assert_eq!(line.claim(), Some(B));
     }

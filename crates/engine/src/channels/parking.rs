@@ -88,6 +88,14 @@ impl Channels {
         self.attention.polled.iter().filter_map(channel).any(Channel::has_pending)
     }
 
+    /// When those may try again whose messages an app had no room for, though it has released
+    /// nothing. A channel with such messages is polled.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let channel = |id: &u32| self.channels[*id as usize].as_ref();
+        let channels = self.attention.polled.iter().filter_map(channel);
+        channels.filter_map(Channel::tries_again_at).min()
+    }
+
     /// True if it is time to look whether an app rang whose channel is parked.
     #[inline]
     pub(crate) fn wants_doorbells(&mut self, now: Time) -> bool {
@@ -169,7 +177,7 @@ impl Channels {
     /// True if nothing that its app has said waits to be looked at now.
     fn is_quiet(&self, id: u32) -> bool {
         let channel = self.channels[id as usize].as_ref();
-        channel.is_none_or(|channel| channel.has_too_much_pending() || channel.end.is_quiet())
+        channel.is_none_or(|channel| !channel.is_served() || channel.end.is_quiet())
     }
 
     fn is_silent(&self, id: u32, now: Time) -> bool {
@@ -178,5 +186,26 @@ impl Channels {
                 !channel.has_pending() && !channel.has_untold() && !channel.is_starved();
             channel.can_park && owes_nothing && now.since(channel.busy_at) >= PARK_NS
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_channel::{Command, Violation};
+
+    use crate::testing::World;
+
+    /// As one that lingers: it may go on writing for as long as it does.
+    #[test]
+    fn an_app_that_is_served_no_more_keeps_no_engine_awake() {
+        let mut world = World::new();
+        assert!(world.common.channels.arm());
+        world.common.channels.disarm();
+        world.app(0).submit(&Command::TakeStreams { are_taken: true }).expect("there is room");
+        assert!(!world.common.channels.arm());
+        world.common.channels.disarm();
+        world.common.channels.condemn(0, Violation::Opcode(77));
+        assert!(world.common.channels.arm());
+        world.common.channels.disarm();
     }
 }

@@ -67,7 +67,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// Takes a command that is no message, and where it asks for an operation those behind it that
-    /// do so, too: `most` in all. Returns how many.
+    /// do so, too: `most` in all. Returns how many, or as how many it counts.
     #[inline(never)]
     fn take_other(&mut self, now: Time, id: u32, most: usize) -> usize {
         let Some(channel) = self.common.channels.channel(id) else { return 0 };
@@ -91,6 +91,11 @@ impl<X: Component<Owner = ()>> Core<X> {
                 let on = (id, connection);
                 return self.messages.ask(&mut self.common, now, on, command, most);
             }
+            // It may take as long as many others: those behind it are left to the next turn.
+            Command::SetGroup { .. } => {
+                self.messages.command(&mut self.common, now, id, command);
+                return most;
+            }
             Command::SendFrames { .. } => {
                 self.frames.command(&mut self.common, now, id, command);
             }
@@ -107,7 +112,6 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::Share { .. }
             | Command::ShareMemory { .. }
             | Command::Unshare { .. }
-            | Command::SetGroup { .. }
             | Command::OpenStream { .. }
             | Command::TakeStreams { .. }
             | Command::SendWithin { .. }

@@ -2,7 +2,7 @@
 //! this engine itself.
 
 use clearway_base::Time;
-use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
+use clearway_nic::{BURST_FRAMES, Queue};
 use clearway_wire::digest::Digest;
 
 use super::Core;
@@ -157,13 +157,15 @@ impl<X: Component<Owner = ()>> Core<X> {
             }
         }
         self.common.loopback.give_back(frames);
+        // Before an app asks for anything else, or the engine is saved.
+        self.messages.begin_unshared(&mut self.common);
     }
 
     /// Takes a packet that was put together. Apps have what the wire carries: one that is longer is
     /// for the host's own protocols only.
     fn receive_assembled(&mut self, now: Time, frame: &[u8]) {
         let owner = self.common.switch.owner(&Digest::of(frame));
-        let frame_bytes_max = usize::from(self.common.host.own().mtu()) + HEADER_BYTES_MAX;
+        let frame_bytes_max = self.common.host.frame_bytes_max();
         match owner {
             Some(FrameOwner::Vif(_) | FrameOwner::Sibling(_)) if frame.len() > frame_bytes_max => {
                 self.common.counters.frames_unclaimed += 1;

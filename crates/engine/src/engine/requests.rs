@@ -105,6 +105,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.core.common.lanes.extend(ends);
                 self.core.common.host.add(nic);
                 self.core.messages.add_nic();
+                self.core.messages.forget_heads();
+                self.core.tcp.forget_heads();
                 self.mailbox.tell(Event::Met);
             }
             Request::NetworkElsewhere { nic, network } => {

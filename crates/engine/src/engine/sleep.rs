@@ -80,15 +80,17 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
     }
 
-    /// True if a ring is full for which something waits: an app's completions, the NIC's while a
-    /// VIF has frames for it or somebody is to be answered, a lane to another NIC, or the control
-    /// plane's events. Whoever makes room there rings no doorbell.
+    /// True if a ring is full for which something waits: an app's completions, or reports of what
+    /// became of its frames, the NIC's while a VIF has frames for it, TCP has segments, or somebody
+    /// is to be answered, a lane to another NIC, or the control plane's events. Whoever makes room
+    /// there rings no doorbell.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         self.core.frames.has_output()
+            || self.core.frames.has_reports()
             || self.core.messages.endpoint.has_replies()
             || self.core.messages.waits_for_lane
-            || self.core.tcp.waits_for_lane()
+            || self.core.tcp.has_output()
             || self.mailbox.has_waiting()
             || self.core.common.channels.waits_for_room()
     }

@@ -111,10 +111,15 @@ impl Frames {
         } else {
             self.clear_for_wire(&common.switch, vif, staging.digests())
         };
+        // What the link carries now may be less than the queue's buffers take.
+        let frame_bytes_max = common.host.frame_bytes_max();
         let (mut taken, mut clear_frames, mut clear_bytes) = (0, 0, 0);
         for (frame, digest) in staging.frames() {
             let is_clear = clear >> taken & 1 == 1;
-            let transmit = if is_clear {
+            let transmit = if frame.len() > frame_bytes_max {
+                self.refuse(vif, FrameRefusal::TooLong);
+                Transmit::Nothing
+            } else if is_clear {
                 queue.transmit_as_is(&mut |buffer| match buffer.get_mut(..frame.len()) {
                     None => self.refuse_too_long(vif),
                     Some(buffer) => {

@@ -1,7 +1,7 @@
 //! What leaves: packets of flows, built as the queue has descriptors for them, and those that go by
 //! a lane instead of the queue.
 
-use clearway_base::Time;
+use clearway_base::{MILLISECOND, Time};
 use clearway_nic::{Queue, Transmit};
 use clearway_transport::{Destination, Endpoint};
 
@@ -12,6 +12,19 @@ use crate::common::Common;
 use crate::component::{Outlet, Sending};
 use crate::ip::UdpPath;
 use crate::lanes::What;
+
+/// How long packets wait for room in a lane, and others behind them: some ticks of a scheduler that
+/// has taken the core of the engine there. One that takes nothing for so long stands still, and
+/// what is for it is lost, as on a wire that is cut.
+const LANE_PATIENCE_NS: u64 = 20 * MILLISECOND;
+
+/// A lane that had no room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full {
+    since: Time,
+    /// When a packet was to go there last.
+    seen: Time,
+}
 
 impl Messages {
     /// Sends as many packets as the outlet takes.
@@ -90,8 +103,8 @@ impl Messages {
         })
     }
 
-    /// Builds a packet and hands it to an engine of the NIC that it is to leave by. False if there
-    /// is no room in the lane.
+    /// Builds a packet and hands it to an engine of the NIC that it is to leave by. False if it is
+    /// to wait for room in the lane.
     fn send_elsewhere(
         &mut self,
         common: &mut Common,
@@ -100,7 +113,9 @@ impl Messages {
         destination: Destination,
     ) -> bool {
         let engine = common.host.gateway(other, common.lanes.index());
-        if !common.lanes.has_room(engine) {
+        if common.lanes.has_room(engine) {
+            self.full[other] = None;
+        } else if self.is_to_wait(now, other) {
             self.waits_for_lane = true;
             return false;
         }
@@ -119,6 +134,16 @@ impl Messages {
             common.lanes.push(engine, What::Transmit, &scratch[..length]);
         }
         true
+    }
+
+    /// The lane to another NIC is full: true if that is worth waiting for.
+    #[cold]
+    fn is_to_wait(&mut self, now: Time, other: usize) -> bool {
+        // If nobody has looked for long, it may have had room meanwhile.
+        let full = self.full[other].filter(|full| now.since(full.seen) < LANE_PATIENCE_NS);
+        let since = full.map_or(now, |full| full.since);
+        self.full[other] = Some(Full { since, seen: now });
+        now.since(since) < LANE_PATIENCE_NS
     }
 
     /// The neighbour is not known: the packet counts as lost on the wire.

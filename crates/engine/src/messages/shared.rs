@@ -92,7 +92,7 @@ impl Messages {
     /// Has connections begun anew whose peers share no flows: as many of them in a turn as of
     /// others that go on.
     #[cold]
-    pub(super) fn begin_unshared(&mut self, common: &mut Common) {
+    pub(crate) fn begin_unshared(&mut self, common: &mut Common) {
         for owner in core::mem::take(&mut common.channels.unshared) {
             let Owner { channel, connection: slot } = owner;
             let Some(peer) = common.channels.peek(channel).and_then(|it| it.peer(slot)) else {

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use clearway_base::give_back;
 use clearway_channel::OperationStatus;
 use clearway_transport::{OPERATION_NAMES, Operation, Outbound};
 use clearway_wire::clearway::operation::{ANSWER_LENGTH, BATCH_HEAD_LENGTH, Kind, Request};
@@ -31,6 +32,13 @@ pub(super) const ANSWERS_MAX: u32 = 1024;
 pub(super) const ANSWERS_LIMIT: u32 = 2048;
 
 const _: () = assert!(ANSWERS_MAX + REQUESTS_MAX <= ANSWERS_LIMIT);
+
+/// What has not arrived, answers included, beyond which no request is sent. A peer acknowledges a
+/// request with its answer at the latest, and so lets it be far less; one that answers only would
+/// have all kept that it is ever asked.
+const SENT_MAX: usize = 4096;
+
+const _: () = assert!((ANSWERS_LIMIT + REQUESTS_MAX) as usize <= SENT_MAX);
 
 /// What the app has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +203,10 @@ impl Exchange {
     /// What the app asks for need not wait.
     #[inline]
     pub(super) fn may_send(&self, asked: &Asked) -> bool {
-        asked.refused.is_none() && self.on_way < REQUESTS_MAX && !self.is_waiting()
+        asked.refused.is_none()
+            && self.on_way < REQUESTS_MAX
+            && self.sent.len() < SENT_MAX
+            && !self.is_waiting()
     }
 
     /// Appends what the app asks for to what waits.
@@ -233,6 +244,7 @@ impl Exchange {
         let Expected { token, refused, .. } = *self.asked.front()?;
         let status = refused?;
         self.asked.pop_front();
+        give_back(&mut self.asked);
         Some((token, status))
     }
 
@@ -314,10 +326,13 @@ impl Exchange {
         let requests_sent = self.sent.len() as u32 - self.answers;
         let unsettled = if has_closed { requests_sent } else { self.on_way };
         let may_go = match self.waiting.front()? {
-            Waiting::Operation(Asked { refused: None, .. }) => unsettled < REQUESTS_MAX,
+            Waiting::Operation(Asked { refused: None, .. }) => {
+                unsettled < REQUESTS_MAX && self.sent.len() < SENT_MAX
+            }
             Waiting::Operation(_) | Waiting::Message(..) => true,
         };
         let mut next = if may_go { self.waiting.pop_front()? } else { return None };
+        self.give_back_waiting();
         match &mut next {
             Waiting::Operation(asked) if has_closed && !asked.has_effect() => {
                 asked.refused.get_or_insert(OperationStatus::Failed);
@@ -326,6 +341,11 @@ impl Exchange {
             Waiting::Message(..) => self.messages_waiting -= 1,
         }
         Some(next)
+    }
+
+    /// Gives memory back that it has needed for more that waited.
+    pub(crate) fn give_back_waiting(&mut self) {
+        give_back(&mut self.waiting);
     }
 
     /// The same within the engine: it is refused, or was carried out and nobody hears of it, or it
@@ -427,5 +447,57 @@ fn read_elsewhere(channel: &Channel, source: Source, from: u32, into: &mut [u8])
         Source::Pool(offset) => channel.end.read(offset + from, into),
         // A revoked region has no readers.
         Source::Region(_, place) => channel.read_shared(place.plus(from), into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(token: u64) -> Asked {
+        let kind = Kind::Read as u8;
+        let (stride, number, region, offset, length) = (0, 0, 1, 0, 8);
+        let (count, operand, second) = (0, 0, 0);
+        let request =
+            Request { kind, stride, number, region, offset, length, count, operand, second };
+        Asked { token, request, payload: (0, 0), refused: None }
+    }
+
+    /// And goes on with it when the peer does.
+    #[test]
+    fn what_is_kept_for_a_peer_that_answers_and_acknowledges_nothing_is_bounded() {
+        let mut exchange = Exchange::default();
+        let asks = SENT_MAX as u64 + 10;
+        for token in 0..asks {
+            let asked = asked(token);
+            match exchange.may_send(&asked) {
+                true => exchange.send_request(&asked),
+                false => exchange.ask(asked),
+            }
+            exchange.take_outbound(false, |_| ());
+            if exchange.due().is_some() {
+                exchange.answered();
+            }
+        }
+        assert_eq!((exchange.sent.len(), exchange.outstanding()), (SENT_MAX, 10));
+        exchange.arrived(SENT_MAX as u32);
+        assert!(exchange.has_unpushed());
+        exchange.take_outbound(false, |_| ());
+        assert_eq!((exchange.sent.len(), exchange.outstanding()), (10, 10));
+        assert!(!exchange.is_waiting());
+    }
+
+    #[test]
+    fn memory_that_much_has_waited_in_is_given_back() {
+        const MANY: u64 = 10_000;
+        let mut exchange = Exchange::default();
+        let refused = Some(OperationStatus::Denied);
+        (0..MANY).for_each(|token| exchange.ask(Asked { refused, ..asked(token) }));
+        assert!(exchange.waiting.capacity() >= MANY as usize);
+        exchange.take_outbound(false, |_| ());
+        assert!(exchange.waiting.capacity() < 1000 && exchange.asked.len() == MANY as usize);
+        let told: Vec<_> = std::iter::from_fn(|| exchange.take_refused()).collect();
+        assert!((0..MANY).eq(told.iter().map(|(token, _)| *token)));
+        assert!(exchange.asked.capacity() < 1000);
     }
 }

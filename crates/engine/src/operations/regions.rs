@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use clearway_base::{SlotId, Slots};
-use clearway_channel::{DaemonEnd, Description, Grantee, Group, OperationStatus, Rights};
+use clearway_channel::{
+    DaemonEnd, Description, Grantee, Group, GroupName, OperationStatus, Rights,
+};
 use clearway_wire::clearway::operation::{Kind, Request, Status};
 
 use super::execute::Outcome;
@@ -197,9 +199,19 @@ impl Regions {
 
     /// The region of this handle, if somebody may do that with it.
     pub(super) fn find(&self, handle: u64, needed: Rights, who: Who) -> Result<&Region, Status> {
+        #[cfg(test)]
+        super::tests::FINDS.set(super::tests::FINDS.get() + 1);
         let region = self.at(handle).ok_or(Status::NoRegion)?;
         let is_allowed = region.allows(needed, &self.groups, who);
         if is_allowed { Ok(region) } else { Err(Status::NotAllowed) }
+    }
+
+    /// Whether it depends on this group who may read a region.
+    pub(super) fn are_read_by(&self, handle: u64, group: GroupName) -> bool {
+        let Some(region) = self.at(handle) else { return false };
+        let mut grants = region.description.grants.iter();
+        !region.anybody.have(Rights::READ)
+            && grants.any(|it| it.to == Grantee::Group(group) && it.rights.have(Rights::READ))
     }
 
     /// There are so many that one that is looked up may be in no cache.

@@ -1,5 +1,10 @@
 //! Bytes that are kept until they have arrived.
 
+/// So much memory stays, however little of it is in use: a few dozen answers of 4 KiB, which come
+/// and go together. Of more than that it has no more than four times what it keeps, or each
+/// connection would have what it has ever needed, of what all are to share.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
 /// Bytes that are appended one behind the other, and go in the same order. They stand together:
 /// what has gone is cut off when it is half of all, so that each byte is moved once at most.
 #[derive(Debug, Default)]
@@ -50,13 +55,23 @@ impl Trail {
             self.filled -= self.gone;
             self.start += self.gone as u64;
             self.gone = 0;
+            if self.memory.len() > SPARE_BYTES_MAX.max(4 * self.filled) {
+                self.give_back();
+            }
         }
+    }
+
+    /// Gives memory back that it has needed before.
+    #[cold]
+    fn give_back(&mut self) {
+        self.memory.truncate(SPARE_BYTES_MAX.max(2 * self.filled));
+        self.memory.shrink_to_fit();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Trail;
+    use super::{SPARE_BYTES_MAX, Trail};
 
     /// Against what was appended, however much of it has gone.
     #[test]
@@ -80,5 +95,29 @@ mod tests {
             }
         }
         assert!(trail.memory.len() < 1000 && trail.at(trail.end(), 1).is_empty());
+    }
+
+    #[test]
+    fn memory_that_was_needed_once_is_given_back() {
+        const BYTES: usize = 4096;
+        let mut trail = Trail::default();
+        let places: Vec<u64> = (0..1024_u32)
+            .map(|index| {
+                let place = trail.end();
+                trail.append(BYTES).fill(index as u8);
+                place
+            })
+            .collect();
+        for (index, place) in places.iter().enumerate() {
+            assert_eq!(trail.at(*place, BYTES as u32), [index as u8; BYTES]);
+            assert_eq!(trail.at(places[1023], BYTES as u32), [255; BYTES]);
+            if index < 1023 {
+                trail.forget(BYTES);
+            }
+        }
+        assert!(trail.memory.capacity() <= SPARE_BYTES_MAX, "for one that is left");
+        trail.forget(BYTES);
+        trail.append(BYTES);
+        assert!(trail.memory.capacity() <= SPARE_BYTES_MAX);
     }
 }

@@ -68,8 +68,9 @@ pub(crate) struct Switch {
     services: Vec<(Entry, EntryId)>,
     /// VIFs of the NIC's other engines.
     pub(super) of_siblings: Vec<SiblingVif>,
-    /// The NIC's Ethernet address.
+    /// The NIC's Ethernet address, and how many VIFs have that.
     mac: u64,
+    vifs_at_mac: u32,
     /// Those of VIFs that have one of their own, in order, and how many VIFs have each.
     macs: Vec<(u64, u32)>,
     /// Rises with each change of what is said above.
@@ -85,6 +86,7 @@ impl Switch {
             services: Vec::new(),
             of_siblings: Vec::new(),
             mac: mac_number(mac),
+            vifs_at_mac: 0,
             macs: Vec::new(),
             version: 0,
         };
@@ -92,9 +94,9 @@ impl Switch {
         switch
     }
 
-    /// The NIC has this Ethernet address from now on.
+    /// The NIC has this Ethernet address from now on. VIFs keep theirs.
     pub(crate) fn set_mac(&mut self, mac: MacAddress) {
-        self.mac = mac_number(mac);
+        self.move_to_mac(mac_number(mac));
         self.version += 1;
     }
 

@@ -32,7 +32,7 @@ const LOOKS: usize = 32;
 impl Tcp {
     /// True if connections wait for room in a lane, of which nobody tells.
     #[inline]
-    pub(crate) fn waits_for_lane(&self) -> bool {
+    pub(super) fn waits_for_lane(&self) -> bool {
         !self.held.is_empty()
     }
 

@@ -115,7 +115,9 @@ impl Tcp {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(app) = channels.channel(book.channel) else { return };
         let mut finished = 0;
-        while self.stack.pop_sent(key).is_some() {
+        // The rest of one that is over is given back with its end: who lingers, and looks at any
+        // moment, would take it for acknowledged.
+        while self.stack.pop_acknowledged(key).is_some() {
             finished += 1;
         }
         if finished > 0 {
@@ -157,6 +159,7 @@ impl Tcp {
         if is_finished {
             self.tell_finished(channels, key);
         }
+        while self.stack.pop_sent(key).is_some() {} // what was never acknowledged, too
         let memory = &mut memory::idle(channels, &mut self.books, &self.ports, Some(channel));
         self.stack.forget(now, key, memory);
         let Some(book) = self.books.remove(key) else { return };

@@ -1,11 +1,14 @@
 //! The headers towards each peer: kept by connection, and for answers to strangers the way back
-//! that their segment came.
+//! that their segment came. A stranger who is answered again later, or by another engine, may not
+//! be remembered: then it is what the IP layer knows.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use clearway_base::{SlotId, Time};
 use clearway_tcp::Transmit;
 use clearway_wire::protocol;
+use clearway_wire::tcp::Flags;
 
 use crate::host::Nic;
 use crate::ip::{Interface, Path, Resolution};
@@ -41,6 +44,8 @@ pub(super) struct Paths {
     /// By the places of their connections' keys.
     connections: Vec<Option<Known>>,
     strangers: VecDeque<TcpPath>,
+    /// That of the last stranger who was not among them.
+    forgotten: Option<TcpPath>,
 }
 
 impl Paths {
@@ -55,7 +60,9 @@ impl Paths {
         transmit: &Transmit,
         is_silent: impl FnOnce(SlotId) -> bool,
     ) -> Option<&TcpPath> {
-        let Some(key) = transmit.connection else { return self.of_stranger(transmit) };
+        let Some(key) = transmit.connection else {
+            return self.of_answer(now, (nic, interface), transmit);
+        };
         let place = key.slot as usize;
         let known = self.connections.get(place).and_then(Option::as_ref);
         let is_current = known.is_some_and(|Known { owner, way, .. }| {
@@ -107,10 +114,29 @@ impl Paths {
         self.connections[place] = way.map(known);
     }
 
+    /// That of what is of no connection.
+    #[cold]
+    fn of_answer(
+        &mut self,
+        now: Time,
+        (nic, interface): (Nic, &mut Interface),
+        transmit: &Transmit,
+    ) -> Option<&TcpPath> {
+        if let Some(place) = self.place_of(transmit.from.ip(), transmit.to.ip()) {
+            return self.strangers.get(place);
+        }
+        self.forgotten = way_to_stranger(now, (nic, interface), transmit);
+        self.forgotten.as_ref()
+    }
+
     fn of_stranger(&self, transmit: &Transmit) -> Option<&TcpPath> {
-        let (from, to) = (transmit.from.ip(), transmit.to.ip());
-        let mut newest_first = self.strangers.iter().rev();
-        newest_first.find(|way| way.path.destination() == to && way.path.source() == from)
+        self.strangers.get(self.place_of(transmit.from.ip(), transmit.to.ip())?)
+    }
+
+    /// Where the way between two addresses stands among those of strangers.
+    fn place_of(&self, from: IpAddr, to: IpAddr) -> Option<usize> {
+        let is_it = |way: &TcpPath| way.path.destination() == to && way.path.source() == from;
+        self.strangers.iter().rposition(is_it) // the newest are asked for most
     }
 
     fn known(&self, key: SlotId) -> Option<&Known> {
@@ -169,15 +195,30 @@ impl Paths {
 
     /// Takes the way back of a segment that is answered.
     pub(super) fn prepare(&mut self, way: TcpPath) {
-        let is_there = self.strangers.back().is_some_and(|last| {
-            last.path.destination() == way.path.destination()
-                && last.path.source() == way.path.source()
-        });
-        if is_there {
-            self.strangers.pop_back();
+        if let Some(place) = self.place_of(way.path.source(), way.path.destination()) {
+            self.strangers.remove(place);
         } else if self.strangers.len() == STRANGERS_MAX {
             self.strangers.pop_front();
         }
         self.strangers.push_back(way);
     }
+}
+
+/// The way to a stranger from whom nothing has come just now, if it is known. The neighbour is
+/// asked for if it is a SYN that is answered: that is done several times, and a peer that has had
+/// the answer, and whose own got lost, may wait for the next one.
+fn way_to_stranger(
+    now: Time,
+    (nic, interface): (Nic, &mut Interface),
+    transmit: &Transmit,
+) -> Option<TcpPath> {
+    let (from, to) = (transmit.from.ip(), transmit.to.ip());
+    if let Some(path) = interface.path_here(now, from, to, protocol::TCP) {
+        return Some(TcpPath { path, nic, is_here: true });
+    }
+    let path = match transmit.repr.flags.contains(Flags::SYN) {
+        true => interface.path_to_stranger(now, from, to, protocol::TCP),
+        false => interface.known_path(from, to, protocol::TCP),
+    };
+    path.map(|path| TcpPath { path, nic, is_here: false })
 }

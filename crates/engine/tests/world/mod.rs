@@ -357,6 +357,12 @@ impl World {
         self.post(host, Request::Network(Box::new(network)));
     }
 
+    /// The link of a host carries packets of so many bytes from now on.
+    pub fn set_mtu(&mut self, host: usize, mtu: u16) {
+        let network = ip::Config { mtu, ..config_of(host, self.hosts[host].mac).interface };
+        self.post(host, Request::Network(Box::new(network)));
+    }
+
     /// Saves an engine, and has another go on with what `change` makes of its state. One that is
     /// refused is gone.
     pub fn restore(

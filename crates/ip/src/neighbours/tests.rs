@@ -274,6 +274,25 @@ fn who_has_not_answered_yet_gives_way_only_to_others_that_have_not() {
     assert!(cache.handle_answer(at(0), WHO, Some(MAC_A), true), "was pushed out");
 }
 
+/// Whoever comes from wherever he likes has few asked for, and takes no place from those whom apps
+/// wait for.
+#[test]
+fn strangers_have_few_asked_for() {
+    let mut cache = reachable();
+    assert_eq!(cache.resolve_for_stranger(at(0), WHO), Some(MAC_A));
+    assert!(!cache.has_questions());
+    let waited_for = host(0);
+    assert_eq!(cache.resolve(at(0), waited_for), Resolution::Pending);
+    for number in 1..10_000 {
+        assert_eq!(cache.resolve_for_stranger(at(0), host(number)), None);
+    }
+    let asked = core::iter::from_fn(|| cache.poll_question()).count();
+    assert_eq!(asked, UNANSWERED_BY_STRANGERS_MAX);
+    assert!(cache.handle_answer(at(0), waited_for, Some(MAC_B), true), "was pushed out");
+    assert!(cache.handle_answer(at(0), host(1), Some(MAC_B), true), "it was asked for");
+    assert_eq!(cache.resolve_for_stranger(at(0), host(1)), Some(MAC_B));
+}
+
 /// When the next deadline is, is known exactly: nothing is looked at before.
 #[test]
 fn a_deadline_goes_with_its_entry() {

@@ -22,6 +22,10 @@ use crate::{
     Transmit,
 };
 
+/// After so many sleeps in a row that ended without a frame, the error is looked for that may end
+/// all of them.
+const SLEEPS_IN_VAIN: u32 = 16;
+
 /// The way out by a packet socket.
 ///
 /// Not PACKET_TX_RING: the kernel copies or pins ring slots just the same, frees them when it
@@ -57,6 +61,8 @@ pub(super) struct PacketQueue {
     counters: Counters,
     /// What the kernel dropped so far; it forgets its count when asked.
     kernel_dropped: Cell<u64>,
+    /// Sleeps in a row that ended without a frame.
+    sleeps_in_vain: u32,
 }
 
 impl PacketQueue {
@@ -81,6 +87,7 @@ impl PacketQueue {
             frame_bytes_max,
             counters: Counters::default(),
             kernel_dropped: Cell::new(0),
+            sleeps_in_vain: 0,
         }
     }
 
@@ -193,6 +200,8 @@ impl Queue for PacketQueue {
 
     fn receive_together(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         self.link.turn();
+        // What the kernel had no room for: nobody may flush again.
+        self.flush();
         let mut shown = 0;
         while shown < budget && (self.stage.has_waiting() || self.ring.is_ready()) {
             shown += self.show_burst(budget - shown, receiver);
@@ -234,14 +243,25 @@ impl Queue for PacketQueue {
             self.forget_socket_error();
         }
         self.flush();
-        !self.stage.has_waiting() && !self.ring.is_ready()
+        let has_left = self.sender.is_empty() || !self.link.is_up();
+        has_left && !self.stage.has_waiting() && !self.ring.is_ready()
     }
 
-    /// The socket is readable as long as frames wait; there is nothing to consume.
-    fn disarm(&mut self) {}
+    /// The socket is readable as long as frames wait; there is nothing to consume. But where a link
+    /// went down and came up while nobody slept, there is an error that nobody has read.
+    fn disarm(&mut self) {
+        self.sleeps_in_vain = if self.ring.is_ready() { 0 } else { self.sleeps_in_vain + 1 };
+        if self.sleeps_in_vain == SLEEPS_IN_VAIN {
+            self.forget_socket_error();
+            self.sleeps_in_vain = 0;
+        }
+    }
 
     fn counters(&self) -> Counters {
         let dropped = self.counters.rx_frames_dropped + self.kernel_dropped();
         Counters { rx_frames_dropped: dropped, ..self.counters }
     }
 }
+
+#[cfg(test)]
+mod tests;

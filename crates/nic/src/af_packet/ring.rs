@@ -88,6 +88,18 @@ impl Ring {
         Ok(Ring { start, slot_bytes, slots, next: 0 })
     }
 
+    /// One in which nothing ever comes.
+    #[cfg(test)]
+    pub(super) fn silent() -> Ring {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (length, flags) = (BLOCK_BYTES_MIN, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, flags) };
+        let start = NonNull::new(start.expect("a little memory").cast());
+        let start = start.expect("mmap never returns null");
+        Ring { start, slot_bytes: length, slots: 1, next: 0 }
+    }
+
     /// True if a frame waits.
     pub(super) fn is_ready(&self) -> bool {
         self.is_filled(self.next)

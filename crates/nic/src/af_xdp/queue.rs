@@ -284,7 +284,8 @@ impl Queue for XdpQueue {
         if self.kick_pending && self.link.is_up() {
             self.kick();
         }
-        self.socket.received.waiting(1) == 0
+        let has_left = !self.kick_pending || !self.link.is_up();
+        has_left && self.socket.received.waiting(1) == 0
     }
 
     /// The socket is readable as long as frames wait; there is nothing to consume.

@@ -114,7 +114,7 @@ impl Arrived {
         counters: &mut Counters,
     ) -> usize {
         let Self { mbufs, frames, checksums, next, count, .. } = self;
-        let (start, end) = (*next, (*count).min(*next + budget));
+        let (start, end) = (*next, *next + budget.min(*count - *next));
         let known = checksums[start];
         let mut burst = Burst::new();
         for (frame, checksums) in frames[start..end].iter().zip(&checksums[start..end]) {

@@ -183,9 +183,12 @@ impl Queue for DpdkQueue {
     /// Looks for frames by taking them, since not every device can tell whether it has some.
     fn arm(&mut self) -> bool {
         thread::enter();
+        if self.is_behind {
+            self.hand_over();
+        }
         // SAFETY: the port is started and has this queue.
         let armed = unsafe { sys::clearway_dpdk_arm(self.port.number, self.index) } == 0;
-        !self.fetch() && armed
+        !self.fetch() && armed && !self.is_behind
     }
 
     fn disarm(&mut self) {

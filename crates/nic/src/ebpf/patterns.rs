@@ -157,7 +157,10 @@ impl Patterns {
             }
         }
         self.count -= 1;
-        self.values.remove(&key).map_err(failed)
+        self.values.remove(&key).map_err(failed).inspect_err(|_| {
+            // It is still looked up. If this fails, too, it is gone, but for a frame too many.
+            let _ = self.insert(pattern);
+        })
     }
 
     /// The index of the group with the mask of `pattern`, which is made if there is none.

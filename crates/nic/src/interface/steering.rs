@@ -172,6 +172,11 @@ impl Patterns {
         Self { tables: vec![table], owners: HashMap::new() }
     }
 
+    /// True if it was added, and not removed as often.
+    fn contains(&self, pattern: &SteerPattern) -> bool {
+        self.owners.contains_key(pattern)
+    }
+
     fn add(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         if let Some(owners) = self.owners.get_mut(pattern) {
             *owners += 1;
@@ -251,10 +256,15 @@ impl Steering for KernelSteering {
 
     fn remove_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         let Some(pattern) = pattern.to_groups() else { return Ok(()) };
+        let copies = self.copies.as_mut().unwrap_or(&mut self.patterns);
+        if !copies.contains(&pattern) {
+            return Ok(()); // others may be in its group
+        }
+        copies.remove(&pattern)?;
         if let Some(group) = pattern.group() {
             self.memberships.leave(group);
         }
-        self.copies.as_mut().unwrap_or(&mut self.patterns).remove(&pattern)
+        Ok(())
     }
 
     fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {

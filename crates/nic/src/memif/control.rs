@@ -50,6 +50,8 @@ pub(super) struct Control {
     keepers: SpareThreads,
     workshop: Workshop,
     listener: Option<Listener>,
+    /// Nobody is accepted before the next period.
+    is_paused: bool,
     /// Whoever is connected; the one that has the link first.
     peers: Vec<Peer>,
     peers_so_far: u32,
@@ -129,6 +131,7 @@ impl Control {
             keepers: SpareThreads::new("memif memory"),
             workshop,
             listener,
+            is_paused: false,
             peers: Vec::new(),
             peers_so_far: 0,
         };
@@ -163,10 +166,14 @@ impl Control {
 
     fn accept(&mut self) {
         if !self.has_room() {
-            return;
+            return self.pause_accepting(true);
         }
         for _ in 0..STRANGERS_MAX {
-            let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
+            let socket = match self.listener.as_ref().map_or(Ok(None), Listener::accept) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                Err(_) => return self.pause_accepting(true), // too many files are open
+            };
             if self.peers.iter().filter(|peer| !peer.has_claim()).count() >= STRANGERS_MAX {
                 let oldest = self.peers.iter().position(|peer| !peer.has_claim());
                 oldest.into_iter().for_each(|at| self.refuse(at, "too many connections".into()));
@@ -176,6 +183,13 @@ impl Control {
                 self.add_peer(socket, Handshake::Server(ServerHandshake::default()));
             }
         }
+    }
+
+    /// Who is not accepted, and waits outside, would keep the engine awake.
+    fn pause_accepting(&mut self, is_paused: bool) {
+        let Some(listener) = &self.listener else { return };
+        let outcome = self.poller.pause(listener, Source::Listener, is_paused);
+        self.is_paused = is_paused || outcome.is_err();
     }
 
     /// If not, too much hangs in closing already: who knocks waits outside.
@@ -348,14 +362,17 @@ impl Control {
             self.refuse(at, text.into());
         }
         self.connect_if_alone();
+        if self.is_paused {
+            self.pause_accepting(false);
+        }
     }
 
-    /// The timer runs while there is somebody to wait for: a server to connect to, or a handshake
-    /// to finish.
+    /// The timer runs while there is something to wait for: a server to connect to, a handshake to
+    /// finish, or room for who connects.
     fn update_timer(&mut self) {
         let alone = self.config.role == Role::Client && self.peers.is_empty();
         let unfinished = self.peers.iter().any(|peer| !peer.is_established());
-        self.timer.run(alone || unfinished, PERIOD_NS);
+        self.timer.run(alone || unfinished || self.is_paused, PERIOD_NS);
     }
 }
 
@@ -383,5 +400,47 @@ fn system_error(source: std::io::Error) -> Error {
         action: "memif: set up the control socket".into(),
         remedy: "Raise the limit of open files (ulimit -n)".into(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::memif::Socket;
+
+    /// Handles what is ready. True if somebody who connects was.
+    fn turn(control: &mut Control, poller: &Poller) -> bool {
+        let ready: Vec<Source> = poller.ready().collect();
+        ready.iter().for_each(|source| control.handle(*source));
+        ready.contains(&Source::Listener)
+    }
+
+    #[test]
+    fn who_waits_outside_wakes_nobody_and_comes_in_when_there_is_room() {
+        let at = Socket::Abstract(format!("clearway-outside-{}", std::process::id()));
+        let config = Arc::new(Config::new(at, Role::Server, [2, 0, 0, 0, 0, 1]));
+        let (shared, poller) = (Shared::new(1).unwrap(), Arc::new(Poller::new().unwrap()));
+        let mut control = Control::open(config.clone(), shared.into(), poller.clone()).unwrap();
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        for _ in 0..300 {
+            let gate = gate.clone();
+            control.closers.run(7, move || drop(gate.lock()));
+        }
+        assert!(!control.has_room());
+        let _client = connect_to(&config.socket).unwrap();
+        assert!(turn(&mut control, &poller), "somebody connects");
+        assert!(!turn(&mut control, &poller) && control.peers.is_empty());
+        drop(closed);
+        let start = Instant::now();
+        while control.peers.is_empty() {
+            assert!(start.elapsed().as_secs() < 30, "never let in");
+            turn(&mut control, &poller);
+            std::thread::yield_now();
+        }
+        assert!(!control.is_paused);
     }
 }

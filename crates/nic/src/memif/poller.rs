@@ -45,6 +45,12 @@ impl Poller {
         Ok(epoll::add(&self.0, fd, EventData::new_u64(source.to_number()), flags)?)
     }
 
+    /// Reports `source` no more, or again: `fd` was added.
+    pub(super) fn pause(&self, fd: impl AsFd, source: Source, is_paused: bool) -> io::Result<()> {
+        let flags = if is_paused { EventFlags::empty() } else { EventFlags::IN };
+        Ok(epoll::modify(&self.0, fd, EventData::new_u64(source.to_number()), flags)?)
+    }
+
     /// Forgets `fd`. Needed before closing a descriptor that the peer also holds: the set would
     /// keep it. A descriptor that is not in the set is none of our concern.
     pub(super) fn remove(&self, fd: impl AsFd) {

@@ -95,9 +95,12 @@ impl Receiver {
 
     /// Takes up to `budget` frames and shows their copies, in `area`, to `sink`. Returns how many
     /// it took, and what the peer did wrong, if anything; the frames before that are good.
+    ///
+    /// What is dropped counts for the budget, too: else a peer could have one call look at all that
+    /// its ring holds.
     pub(super) fn burst(
         &mut self,
-        budget: usize,
+        mut budget: usize,
         area: &mut [u8],
         sink: &mut Sink<'_>,
         counters: &mut Counters,
@@ -119,7 +122,8 @@ impl Receiver {
         }
         while frames < budget && self.has_more(produced) && outcome.is_ok() {
             let mut burst = Burst::new();
-            outcome = self.collect(produced, budget - frames, area, &mut burst, counters);
+            let limit = (budget - frames).min(BURST_FRAMES);
+            outcome = self.collect(produced, limit, &mut budget, area, &mut burst, counters);
             frames += burst.show(sink);
         }
         counters.rx_frames += frames as u64;
@@ -135,17 +139,17 @@ impl Receiver {
         produced != self.next && self.unfinished_at != Some(produced)
     }
 
-    /// Copies frames below `produced` to `area` until that or the burst is full.
+    /// Copies frames below `produced` to `area` until that or the burst is full, or one is dropped.
     #[inline]
     fn collect<'a>(
         &mut self,
         produced: u16,
-        budget: usize,
+        limit: usize,
+        budget: &mut usize,
         mut area: &'a mut [u8],
         burst: &mut Burst<'a>,
         counters: &mut Counters,
     ) -> Result<(), Violation> {
-        let limit = budget.min(BURST_FRAMES);
         while burst.len() < limit && self.next != produced && area.len() >= self.frame_bytes_max {
             match self.take(produced, area) {
                 Ok(Taken::Frame(length)) => {
@@ -154,7 +158,11 @@ impl Receiver {
                     burst.push(&slot[..length]);
                     area = rest;
                 }
-                Ok(Taken::Dropped) => counters.rx_frames_dropped += 1,
+                Ok(Taken::Dropped) => {
+                    counters.rx_frames_dropped += 1;
+                    *budget -= 1; // there was room in it for one more frame
+                    return Ok(());
+                }
                 Ok(Taken::Unfinished) => return Ok(()),
                 Err(violation) => {
                     counters.rx_frames_dropped += 1;

@@ -54,10 +54,14 @@ impl Listener {
         Ok(Self { fd, path })
     }
 
-    /// The next connection, if one is waiting.
-    pub(super) fn accept(&self) -> Option<OwnedFd> {
+    /// The next connection, if one is waiting. After an error it still is.
+    pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        rustix::net::accept_with(&self.fd, flags).ok()
+        match rustix::net::accept_with(&self.fd, flags) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

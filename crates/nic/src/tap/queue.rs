@@ -146,7 +146,8 @@ impl Queue for TapQueue {
     fn arm(&mut self) -> bool {
         self.link.check();
         self.flush();
-        !self.incoming.has_waiting()
+        let has_left = self.sender.is_empty() || !self.link.is_up();
+        has_left && !self.incoming.has_waiting()
     }
 
     /// The file is readable as long as frames wait; there is nothing to consume.

@@ -32,10 +32,11 @@ impl UdpQueue {
         }
     }
 
-    /// Takes from the kernel what it has, and shows it.
+    /// Takes from the kernel what it has, and shows it. What cannot be shown counts for the budget,
+    /// too: else who sends such without end would never let go.
     fn receive_from_kernel(&mut self, budget: usize, sink: &mut Sink<'_>) -> usize {
-        let (mut shown, mut may_have_more) = (0, true);
-        while shown < budget {
+        let (mut shown, mut spent, mut may_have_more) = (0, 0, true);
+        while spent < budget {
             if !self.receiver.has_waiting() {
                 if !may_have_more {
                     break;
@@ -43,10 +44,11 @@ impl UdpQueue {
                 may_have_more = self.receiver.take(&self.sockets.receiver);
                 continue;
             }
-            let burst = self.receiver.show(budget - shown, sink);
+            let burst = self.receiver.show(budget - spent, sink);
             self.counters.rx_bytes += burst.bytes as u64;
             self.counters.rx_frames_dropped += burst.dropped as u64;
             shown += burst.frames;
+            spent += burst.frames + burst.dropped;
         }
         shown
     }

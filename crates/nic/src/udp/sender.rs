@@ -144,8 +144,9 @@ impl Sender {
                 Err((Errno::AGAIN, _)) => return sent,
                 Err((Errno::INTR, _)) => {}
                 Err((errno, frames)) if frames > 1 => self.split(errno, frames),
-                // Perhaps it is about a packet that has left long ago: such news come once.
-                Err((errno, _)) if errno != Errno::MSGSIZE && !is_second_try => {
+                // Perhaps it is about a packet that has left long ago, which may have been too
+                // large for its way: such news come once.
+                Err(_) if !is_second_try => {
                     forget_errors(socket);
                     is_second_try = true;
                 }

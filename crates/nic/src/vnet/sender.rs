@@ -282,8 +282,9 @@ impl Sender {
         self.frames.push(frame);
     }
 
+    /// False if frames wait: for a flush, or since the kernel had no room for them at the last.
     #[inline]
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 

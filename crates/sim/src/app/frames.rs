@@ -135,7 +135,7 @@ impl Radio {
         &mut self,
         bytes: &[u8],
         count: u16,
-        scene: &Scene<'_>,
+        scene: &mut Scene<'_>,
     ) -> Result<(), Finding> {
         let burst = ReceivedBurst::new(bytes, count);
         if !burst.is_whole() {
@@ -145,6 +145,7 @@ impl Radio {
             if !scene.may_corrupt && !is_right(frame.bytes, vif_mac_of(self.host)) {
                 return Err(Finding::new(format!("host {}: a wrong raw frame", self.host)));
             }
+            scene.ledger.counts.raw_frames_received += 1;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clearway_base::{MICROSECOND, SECOND};
+use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::Completion;
 use clearway_engine::Congestion;
 
@@ -12,6 +12,8 @@ use crate::network::Link;
 /// What all their links are like, but for latency.
 pub(super) const LINK: Link = Link::plain(10_000_000_000, 5 * MICROSECOND, 512 << 10);
 const MESSAGE_BYTES: u32 = 32 << 10;
+/// How often the queue before the receiver is looked at.
+const LOOK_NS: u64 = 10 * MICROSECOND;
 
 /// A sender's connection, its sends, and what has arrived of them.
 #[derive(Clone, Copy, Default)]
@@ -33,6 +35,9 @@ pub(super) struct Crowd {
     senders: Vec<Sender>,
     /// Whose a connection of the receiver is.
     accepted: BTreeMap<u64, usize>,
+    /// How long a frame would have waited for the receiver's link, every so often.
+    waits_ns: Vec<u64>,
+    looks: Time,
 }
 
 impl Crowd {
@@ -49,7 +54,8 @@ impl Crowd {
             stage.seat(host, 0, false, SMALL);
         }
         let senders = vec![Sender::default(); links.len()];
-        let mut crowd = Self { stage, receiver, window, senders, accepted: BTreeMap::new() };
+        let (accepted, waits_ns, looks) = (BTreeMap::new(), Vec::new(), Time::ZERO);
+        let mut crowd = Self { stage, receiver, window, senders, accepted, waits_ns, looks };
         crowd.connect();
         crowd
     }
@@ -81,8 +87,22 @@ impl Crowd {
             if let Some(sender) = self.step() {
                 self.send(sender);
             }
+            self.look();
         }
         self.senders.iter().map(|sender| sender.received_bytes as f64).collect()
+    }
+
+    /// How long frames would have waited for the receiver's link since this was asked last.
+    pub(super) fn take_waits_ns(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.waits_ns)
+    }
+
+    fn look(&mut self) {
+        let now = self.stage.now;
+        if now >= self.looks {
+            self.looks = now + LOOK_NS;
+            self.waits_ns.push(self.stage.network.wait_ns(now, 0));
+        }
     }
 
     fn send(&mut self, number: usize) {

@@ -33,6 +33,11 @@ pub struct Fairness {
     pub flows_each: usize,
     /// Bytes of messages that arrived, as part of what the link can carry.
     pub goodput: f64,
+    /// What a frame waited for the link, in ns: on average over the measured time, and 99 of 100 no
+    /// longer than this.
+    pub queue_ns: u64,
+    /// See `queue_ns`.
+    pub queue_p99_ns: u64,
     /// Jain's index over all flows, over the measured time.
     pub jain: f64,
     /// The median of the same over parts of 10 ms.
@@ -60,21 +65,30 @@ pub fn fairness(rtts_ns: &[u64], flows_each: usize, congestion: Congestion) -> F
     crowd.begin(flows - 1..flows);
     let joining_ns = joining_ns(&mut crowd, flows);
     crowd.pass(WARM_UP_NS);
+    crowd.take_waits_ns();
     let parts: Vec<Vec<f64>> = (0..MEASURED_NS / PART_NS).map(|_| crowd.pass(PART_NS)).collect();
     let bytes: Vec<f64> =
         (0..flows).map(|flow| parts.iter().map(|part| part[flow]).sum()).collect();
     let total: f64 = bytes.iter().sum();
+    let (queue_ns, queue_p99_ns) = mean_and_p99(crowd.take_waits_ns());
     let of_rtt = |part: &[f64]| part.iter().sum::<f64>() * rtts_ns.len() as f64 / total;
     Fairness {
         congestion: congestion.name(),
         rtts_ns: rtts_ns.to_vec(),
         flows_each,
         goodput: total / capacity_bytes(MEASURED_NS),
+        queue_ns,
+        queue_p99_ns,
         jain: jain(&bytes),
         jain_10ms: median(parts.iter().map(|part| jain(part)).collect()),
         shares: bytes.chunks(flows_each).map(of_rtt).collect(),
         joining_ns,
     }
+}
+
+fn mean_and_p99(mut values: Vec<u64>) -> (u64, u64) {
+    values.sort_unstable();
+    (values.iter().sum::<u64>() / values.len() as u64, values[values.len() * 99 / 100])
 }
 
 fn joining_ns(crowd: &mut Crowd, flows: usize) -> Option<u64> {
@@ -92,11 +106,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_and_far_flows_both_get_something_and_one_that_is_late_joins() {
-        let found = fairness(&[20_000, 200_000], 1, Congestion::Swift);
-        assert!(found.goodput > 0.5 && found.goodput <= 1.0, "{found:?}");
-        assert!(found.shares.iter().all(|share| *share > 0.1), "{found:?}");
-        assert!((found.shares.iter().sum::<f64>() - 2.0).abs() < 1e-6, "{found:?}");
-        assert!(found.joining_ns.is_some(), "{found:?}");
+    fn near_and_far_flows_share_alike_and_one_that_is_late_joins() {
+        let found = fairness(&[20_000, 100_000, 500_000, 2_000_000], 1, Congestion::Swift);
+        assert!(found.goodput > 0.9 && found.goodput <= 1.0, "{found:?}");
+        assert!(found.jain > 0.9 && found.jain_10ms > 0.9, "{found:?}");
+        assert!((found.shares.iter().sum::<f64>() - 4.0).abs() < 1e-6, "{found:?}");
+        assert!(found.queue_ns <= found.queue_p99_ns && found.queue_p99_ns < 200_000, "{found:?}");
+        assert!(found.joining_ns.is_some_and(|joining_ns| joining_ns < 100_000_000), "{found:?}");
     }
 }

@@ -42,9 +42,9 @@ impl World {
     pub(super) fn misfortune(&mut self, fault: Fault) -> Result<(), Finding> {
         match fault {
             Fault::Begin(kind) => {
-                *self.begun.entry(kind).or_default() += 1;
                 self.calm = None;
-                self.begin(kind);
+                let has_begun = self.begin(kind);
+                *self.begun.entry(kind).or_default() += u64::from(has_begun);
             }
             Fault::Unharm { host } => {
                 self.network.impair(host, |_| {});
@@ -76,12 +76,13 @@ impl World {
         Ok(())
     }
 
-    fn begin(&mut self, kind: Kind) {
+    /// False if there is nobody whom it hits.
+    fn begin(&mut self, kind: Kind) -> bool {
         let host = self.any_host();
         let end = self.now + span(&mut self.random);
         match kind {
             kind if kind.is_harm() => self.harm(kind, host, end),
-            Kind::Partition => self.part(host, end),
+            Kind::Partition => return self.part(host, end),
             Kind::Link => {
                 let ports = self.hosts[host as usize].ports();
                 let port = self.oddities.one_of(&ports);
@@ -104,18 +105,19 @@ impl World {
                 self.wake_host(host);
             }
             Kind::Stall => self.stall(host),
-            Kind::HostCrash => self.crash(host),
-            Kind::FanIn => self.fan_in(),
+            Kind::HostCrash => return self.crash(host),
+            Kind::FanIn => return self.fan_in(),
             Kind::Rekey => self.hosts[host as usize].rekey(&mut self.random),
-            _ => self.hit_app(kind, end),
+            _ => return self.hit_app(kind, end),
         }
+        true
     }
 
-    fn hit_app(&mut self, kind: Kind, end: Time) {
+    fn hit_app(&mut self, kind: Kind, end: Time) -> bool {
         let host = self.any_host();
         let residents = &self.residents[host as usize];
         let index = self.random.below(residents.len() as u64) as usize;
-        let Some(app) = residents.get(index).copied() else { return };
+        let Some(app) = residents.get(index).copied() else { return false };
         match kind {
             Kind::Stop => self.apps[app as usize].stopped_until = end,
             // Every other one ends as it should.
@@ -123,8 +125,9 @@ impl World {
             Kind::AppCrash => self.kill(app),
             Kind::Listener if self.deafen(app) => self.later(end, Fault::Listen { app }),
             Kind::Hostile => self.turn_hostile(app),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// All frames that the host sends are harmed, and perhaps in more than one way.
@@ -140,7 +143,7 @@ impl World {
         self.later(end, Fault::Unharm { host });
     }
 
-    fn part(&mut self, from: u32, end: Time) {
+    fn part(&mut self, from: u32, end: Time) -> bool {
         let to = self.any_host();
         let is_one_way = self.random.chance(1, 2);
         self.network.cut(from, to, true);
@@ -151,6 +154,7 @@ impl World {
         }
         self.silent(from);
         self.silent(to);
+        from != to
     }
 
     fn lose_routes(&mut self, are_lost: bool) {
@@ -207,10 +211,11 @@ impl World {
     }
 
     /// Every client connects to one server, at once.
-    fn fan_in(&mut self) {
+    fn fan_in(&mut self) -> bool {
         if self.places.is_empty() || self.ending.is_some() {
-            return;
+            return false;
         }
+        let mut has_begun = false;
         let place = self.random.below(self.places.len() as u64) as usize;
         let place = self.places[place].clone();
         for id in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
@@ -231,7 +236,9 @@ impl World {
             };
             app.connect_to(&mut scene, &place);
             self.wake_app(id, self.now);
+            has_begun = true;
         }
+        has_begun
     }
 
     /// Everything is repaired, everybody awake.

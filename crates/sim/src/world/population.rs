@@ -177,10 +177,10 @@ impl World {
         self.agenda.note(again, Happening::Control { host, task: start });
     }
 
-    /// A daemon dies, and all its apps with it, whose memory it was.
-    pub(super) fn crash(&mut self, host: u32) {
+    /// A daemon dies, and all its apps with it, whose memory it was. False if it is dead already.
+    pub(super) fn crash(&mut self, host: u32) -> bool {
         if self.hosts[host as usize].is_down {
-            return;
+            return false;
         }
         self.residents[host as usize].clear();
         // Also those that have left: what they had sent is lost with the daemon.
@@ -192,6 +192,7 @@ impl World {
         self.ledger.note(Trouble::Silence, host, self.now);
         let at = self.now + MILLISECOND + self.random.below(3000 * MILLISECOND);
         self.agenda.note(at, Happening::Control { host, task: Task::Restart });
+        true
     }
 
     pub(super) fn restart(&mut self, host: u32) {

@@ -186,7 +186,8 @@ impl Connection {
         }
     }
 
-    /// A round-trip time, of what was sent once (Karn), or by the timestamp that is echoed.
+    /// A round-trip time, of what was sent once (Karn), or by the timestamp that is echoed. Behind
+    /// what was sent again it would be the time until that was repaired.
     #[inline]
     fn measure(&mut self, seen: &Ack, arrival: &Arrival) {
         if !seen.advances {
@@ -194,7 +195,8 @@ impl Connection {
         }
         let echo = arrival.repr.options.timestamps.map_or(0, |option| option.echo);
         let by_echo = || self.timestamps.as_ref()?.age_ns(seen.now, echo);
-        let by_record = seen.delivered.oldest.map(|sent| seen.now.since(sent));
+        let oldest = seen.delivered.oldest.filter(|_| !seen.delivered.has_resent);
+        let by_record = oldest.map(|sent| seen.now.since(sent));
         if let Some(rtt_ns) = by_record.or_else(by_echo) {
             self.rto.sample(seen.now, rtt_ns, &self.settings);
         }

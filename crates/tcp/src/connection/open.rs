@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use clearway_base::{SlotId, Time};
-use clearway_congestion::Pacer;
+use clearway_congestion::{CongestionControl, Control, Pacer};
 use clearway_wire::tcp::{Extra, Flags, Options, Repr};
 
 use super::{Arrival, Connection, Reply, control};
@@ -38,9 +38,13 @@ pub(crate) struct Accepted {
     pub(crate) peer_isn: u32,
     pub(crate) options: Options,
     pub(crate) ecn: Asked,
-    /// When the SYN-ACK was sent, if it was sent once.
+    /// When the SYN-ACK was sent, if it was sent once; and how often it was sent again.
     pub(crate) sent: Option<Time>,
+    pub(crate) resent: u8,
 }
+
+/// How often a SYN, or a SYN-ACK, may be sent again before the initial window is one segment.
+const RESENT_MAX: u8 = 1;
 
 /// The third time that a SYN is sent again: `Variants::plain_syns`.
 const PLAIN_SYN: u8 = 3;
@@ -70,6 +74,7 @@ impl Connection {
         let counts_syn = connection.settings.variants.draft_accurate_ecn;
         connection.ecn = EcnState::asked(accepted.ecn, counts_syn);
         connection.syn_sent = accepted.sent;
+        connection.retries = accepted.resent;
         connection.acknowledged = connection.rcv.next();
         connection
     }
@@ -239,13 +244,14 @@ impl Connection {
         self.timers.stop(Timer::Retransmit);
         match self.syn_sent {
             Some(sent) => self.rto.sample(now, now.since(sent), &self.settings),
-            None => self.rto.on_lost_syn(),
+            None if self.retries > 0 => self.rto.on_lost_syn(),
+            None => {} // a cookie does not tell when it was sent
         }
+        let bytes = self.size.bytes() as u16;
+        self.control = self.initial_control(bytes);
         self.retries = 0;
         self.retries_max = self.settings.retries;
         self.stalled_since = (!self.board.is_empty()).then_some(now);
-        let bytes = self.size.bytes() as u16;
-        self.control = control(&self.settings, bytes);
         self.pacer = Pacer::new(now, bytes);
         self.data_sent = now;
         self.search_later(now);
@@ -255,6 +261,18 @@ impl Connection {
         if self.snd.is_finished() {
             self.state = State::FinWait1;
         }
+    }
+
+    /// RFC 5681, section 3.1: "if the SYN or SYN/ACK is lost, the initial window used by a sender
+    /// after a correctly transmitted SYN MUST be one segment". RFC 6928, section 2, has it that
+    /// implementations "refrain from resetting the initial window to 1 segment, unless there have
+    /// been more than one SYN or SYN/ACK retransmissions".
+    fn initial_control(&self, segment_bytes: u16) -> Control {
+        let mut control = control(&self.settings, segment_bytes);
+        if self.retries > RESENT_MAX {
+            control.resume(segment_bytes.into());
+        }
+        control
     }
 
     /// How long the answer to a SYN may take.

@@ -30,10 +30,13 @@ impl Answers {
         self.waiting.len()
     }
 
-    pub(super) fn push(&mut self, answer: Transmit) {
-        if self.waiting.len() < WAITING_MAX {
+    /// False if too many wait: it is lost.
+    pub(super) fn push(&mut self, answer: Transmit) -> bool {
+        let has_room = self.waiting.len() < WAITING_MAX;
+        if has_room {
             self.waiting.push_back(answer);
         }
+        has_room
     }
 
     #[inline]
@@ -42,17 +45,13 @@ impl Answers {
     }
 
     /// RFC 9293, section 3.5.2: a reset for what no connection is meant by. False if there were
-    /// `most` in this second.
+    /// `most` in this second, or too many answers wait.
     pub(super) fn reset(&mut self, now: Time, arrival: &Arrival, most: u32) -> bool {
         if now.since(self.since) >= SECOND {
             (self.since, self.resets) = (now, 0);
         }
         self.resets += 1;
-        let is_allowed = self.resets <= most;
-        if is_allowed {
-            self.push(reset_for(arrival));
-        }
-        is_allowed
+        self.resets <= most && self.push(reset_for(arrival))
     }
 }
 

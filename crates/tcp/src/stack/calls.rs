@@ -98,6 +98,11 @@ impl Stack {
         self.connections.get_mut(key)?.pop_sent()
     }
 
+    /// The same, but only what the peer has acknowledged, however the connection has ended.
+    pub fn pop_acknowledged(&mut self, key: SlotId) -> Option<Extent> {
+        self.connections.get_mut(key)?.pop_acknowledged()
+    }
+
     /// The next bytes that have come. They are the caller's; the window stays smaller by them until
     /// [`Stack::release`].
     pub fn recv(&mut self, key: SlotId) -> Option<Extent> {

@@ -205,7 +205,8 @@ impl HalfOpen {
             timestamp_offset: stack.timestamp_offset(&tuple),
             sent: saved.sent,
             retries: saved.retries,
-            is_again: true, // for all that is known
+            resent: saved.retries, // at most
+            is_again: true,        // for all that is known
             is_deferred: false,
             challenges: Challenges::default(),
         })

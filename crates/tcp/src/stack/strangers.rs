@@ -106,6 +106,7 @@ impl Stack {
             timestamp_offset,
             sent: now,
             retries: 0,
+            resent: 0,
             is_again: false,
             is_deferred: false,
             challenges: Challenges::default(),
@@ -126,8 +127,8 @@ impl Stack {
         if has_cookie {
             let reply = half_open.syn_ack(socket, cookie::timestamp(clock, &offer));
             self.listeners.expect_cookies(listener, now + cookie::LIFETIME_NS);
-            self.counters.cookies_sent += 1;
-            return self.answers.push(reply);
+            self.counters.cookies_sent += u64::from(self.answers.push(reply));
+            return;
         }
         let mut reply = half_open.syn_ack(socket, clock);
         if let Welcome::Cookie(option) = welcome {
@@ -348,9 +349,11 @@ impl Stack {
         }
         half_open.retries += 1;
         half_open.sent = now;
+        let is_answered = !half_open.is_deferred || half_open.retries >= defer;
+        half_open.resent += u8::from(is_answered);
         let half_open = *half_open;
         self.half_open.wait(key, half_open.timeout(&socket.settings));
-        if !half_open.is_deferred || half_open.retries >= defer {
+        if is_answered {
             self.answer_again(now, &half_open);
         }
     }

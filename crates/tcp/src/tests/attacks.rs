@@ -176,6 +176,24 @@ fn strangers_get_few_resets() {
         segment(&mut host, now, stranger, Flags::ACK, (1, 1), Options::default());
     }
     assert_eq!(host.transmit(now).len(), 10);
+    assert_eq!(host.stack.counters().resets_sent, 10);
+}
+
+/// What finds no room among the answers that wait for the queue is not counted as sent.
+#[test]
+fn what_is_counted_as_sent_is_sent() {
+    let config = Config { cookies: Cookies::Always, ..Config::default() };
+    let (mut host, now) = host(config, Settings::default());
+    let count = |host: &Host| {
+        let counters = host.stack.counters();
+        (counters.cookies_sent, counters.resets_sent)
+    };
+    for (flags, expected) in [(Flags::SYN, (256, 0)), (Flags::ACK, (256, 256))] {
+        for stranger in 0..900 {
+            segment(&mut host, now, stranger, flags, (1, 1), Options::default());
+        }
+        assert_eq!((host.transmit(now).len(), count(&host)), (256, expected));
+    }
 }
 
 /// A listener takes no more than its app accepts: what comes beyond that is dropped, and tries
@@ -440,7 +458,7 @@ fn half_open_connections_are_shared() {
 #[test]
 fn an_idle_connection_is_small() {
     let bytes = size_of::<Connection>();
-    assert!(bytes <= 1544, "{bytes} bytes");
+    assert!(bytes <= 1552, "{bytes} bytes");
 }
 
 /// Zero-window hoarding: a peer that takes nothing costs the extents that the app has given it, and

@@ -2,7 +2,8 @@
 //! and 8985.
 
 use super::script::begin::*;
-use super::script::cases;
+use super::script::{Script, cases};
+use crate::{Config, Cookies};
 
 cases! {
     /// RFC 6298, 2.1: "Until a round-trip time (RTT) measurement has been made for a segment sent
@@ -54,6 +55,23 @@ cases! {
         > . 1:1(0) ack 1
         rto_ms 3000";
 
+    /// The same: no timer has expired for who comes with a cookie.
+    rto_after_a_cookie: Script::with(Config { cookies: Cookies::Always, ..Config::default() }) => "
+        listen
+        < S 0:0(0) win 10000 <mss 1000>
+        > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 10000
+        accept; rto_ms 1000";
+
+    /// Nor for who has answered, and whose data the listener waits for.
+    rto_after_a_wait_for_data: closed() => "
+        set defer=3; listen
+        < S 0:0(0) win 10000 <mss 1000>
+        > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 win 10000
+        +4 < P. 1:11(10) ack 1 win 10000
+        accept; rto_ms 1000; window 10000";
+
     /// RFC 6298, 5.5: "The host MUST set RTO <- RTO * 2 ("back off the timer")".
     rto_backs_off: established() => "
         send 10
@@ -93,6 +111,15 @@ cases! {
         > P. 1:11(10) ack 1
         +0.2 > P. 1:11(10) ack 1
         +0.1 < . 1:1(0) ack 11
+        rtt_ms 0";
+
+    /// What came behind it has waited for it: the time since that was sent is no round trip.
+    no_sample_of_what_waited_for_that: established() => "
+        send 2000
+        > . 1:1001(1000) ack 1
+        > P. 1001:2001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        +0.1 < . 1:1(0) ack 2001
         rtt_ms 0";
 
     /// RFC 5681, 3.2: "The TCP sender SHOULD use the "fast retransmit" algorithm [...] based on
@@ -669,6 +696,37 @@ cases! {
         > . 10001:11001(1000) ack 1
         > P. 11001:12001(1000) ack 1
         window 12000";
+
+    /// RFC 5681, 3.1: "if the SYN or SYN/ACK is lost, the initial window used by a sender after a
+    /// correctly transmitted SYN MUST be one segment"; RFC 6928, 2: not before "there have been
+    /// more than one SYN or SYN/ACK retransmissions".
+    the_initial_window_after_lost_syns: syn_sent() => "
+        +1 > S 0:0(0)
+        +2 > S 0:0(0)
+        < S. 0:0(0) ack 1 win 60000 <mss 1000>
+        > . 1:1(0) ack 1
+        window 1000
+        send 20000
+        > . 1:1001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1001 win 60000
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1";
+
+    /// The same of a listener.
+    the_initial_window_after_lost_syn_acks: half_open() => "
+        +1 > S. 0:0(0) ack 1
+        +2 > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 win 60000
+        accept; window 1000
+        send 20000
+        > . 1:1001(1000) ack 1";
+
+    /// The same: a timer may have been too fast.
+    the_initial_window_after_one_lost_syn: syn_sent() => "
+        +1 > S 0:0(0)
+        < S. 0:0(0) ack 1 win 60000 <mss 1000>
+        > . 1:1(0) ack 1
+        window 10000";
 
     /// RFC 5681, 4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission if
     /// the TCP has not sent data in an interval exceeding the retransmission timeout".

@@ -560,6 +560,7 @@ impl Script {
                 settings.receive_buffer_bytes_max = number().ok_or("a number")? as u32;
             }
             "quick" => settings.quick_acks = number().ok_or("a number")? as u8,
+            "defer" => settings.defer_accept = number().ok_or("a number")? as u8,
             "retries" => settings.retries = number().ok_or("a number")? as u8,
             "user_timeout_ms" => {
                 settings.user_timeout_ns = number().map(|ms| ms * MILLISECOND);

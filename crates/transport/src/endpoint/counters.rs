@@ -13,7 +13,7 @@ counters! {
             "when a NIC's RSS brings a packet to a queue whose engine does not have its flow",
             "few are normal while flows are opened; if it keeps up with data_packets_received, the \
              NIC was given another RSS key, or a middlebox rewrites ports";
-        /// Packets sent, of all types.
+        /// Packets made to be sent, of all types; those included that had no way then.
         packets_sent: Packets, "with each packet to a peer", "nothing: this is traffic";
         /// Challenges: answers to the first syns of a flow, which is not there yet.
         challenges_sent: Packets,
@@ -98,7 +98,7 @@ counters! {
         dropped_unsolicited: Packets,
             "with answers that come late or twice, and with forged ones",
             "nothing, unless it rises all the time: then clearway vif capture shows who sends them";
-        /// Answers to strangers that were not sent, to keep within their rate.
+        /// Answers to strangers, and pings, that were not sent, since there were too many.
         dropped_rate_limited: Answers,
             "when more syns, pings and packets of unknown flows come than are answered per second",
             "see who floods this host: clearway vif capture";

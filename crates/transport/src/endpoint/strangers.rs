@@ -11,7 +11,7 @@ use crate::app::{App, Reason};
 use crate::control::{VERSIONS, emit_control};
 use crate::flow::SOURCE_PORT_MIN;
 
-/// Answers to strangers that may wait for a free descriptor.
+/// Answers to strangers, and pings, that may wait for a free descriptor.
 pub(super) const REPLIES_MAX: usize = 1024;
 /// Pings of ours without an answer that are remembered.
 pub(super) const PINGS_MAX: usize = 64;
@@ -69,8 +69,12 @@ impl Endpoint {
         self.config.packet_bytes_max
     }
 
-    /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer.
+    /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer. If too much waits to
+    /// be sent, the ping is lost.
     pub fn ping(&mut self, now: Time, id: u64, local: SocketAddr, peer: SocketAddr, bytes: u16) {
+        if self.replies.len() >= REPLIES_MAX {
+            return self.counters.dropped_rate_limited += 1;
+        }
         let token = self.secret_id();
         if self.pings.len() == PINGS_MAX {
             self.pings.pop_front();

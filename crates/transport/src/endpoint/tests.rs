@@ -98,6 +98,22 @@ fn answers_and_farewells_that_wait_are_bounded() {
     }
 }
 
+/// Nothing leaves, as where a NIC's ring stands: what waits is bounded, and can be saved.
+#[test]
+fn pings_that_wait_are_bounded_with_the_answers() {
+    let many = Config { stateless_per_second: 1 << 30, ..Config::default() };
+    let mut endpoint = endpoint(many.clone());
+    for _ in 1..REPLIES_MAX {
+        endpoint.reply_reset(NOW, Addresses { local: host(1), peer: host(2) }, 1);
+    }
+    for id in 0..3 {
+        endpoint.ping(NOW, id, host(1), host(2), 100);
+    }
+    assert_eq!((endpoint.replies.len(), endpoint.pings.len()), (REPLIES_MAX, 1));
+    assert_eq!(endpoint.counters.dropped_rate_limited, 2);
+    Endpoint::restore(endpoint.save(), many, NOW).expect("just saved");
+}
+
 /// From a hundred thousand a second, a hundredth in each hundredth; one at least.
 #[test]
 fn answers_are_given_out_in_hundredths_of_a_second() {

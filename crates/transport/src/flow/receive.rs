@@ -170,11 +170,7 @@ impl Flow {
         frames: &mut Frames<'_>,
         app: &mut impl App,
     ) -> Result<bool, Dropped> {
-        let mut any = false;
-        while let Some(message) = frames.next_message() {
-            self.take_message(&message, app)?;
-            any = true;
-        }
+        let any = self.main.incoming.messages(app, self.main.owner, frames)?;
         if any {
             self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
         }

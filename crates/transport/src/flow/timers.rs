@@ -263,7 +263,7 @@ impl Flow {
         self.send_again(&Content { range: 0..0, ..oldest.clone() });
     }
 
-    fn send_again(&mut self, content: &Content) {
+    pub(super) fn send_again(&mut self, content: &Content) {
         if content.told.path {
             self.arrivals.tell_path_again();
         }

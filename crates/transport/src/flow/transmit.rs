@@ -193,6 +193,9 @@ impl Flow {
         let mut frames_start = at;
         let mut content = Content::default();
         let probe = core::mem::take(&mut self.probe_due);
+        if probe && let Some(taken_back) = self.recovery.begin_probe() {
+            self.send_again(&taken_back);
+        }
         let mut is_urgent = probe;
         if self.has_control() {
             (frames_start, at) = self.emit_control(bytes, at, &mut content);

@@ -61,17 +61,6 @@ impl<'r, 'p> DueOperations<'r, 'p> {
 }
 
 impl Incoming {
-    /// This one is next, and nothing has come of others.
-    fn is_plainly_due(&self, sequence: u32) -> bool {
-        sequence == self.next as u32 && self.partial.is_empty() && self.ahead.is_none()
-    }
-
-    /// The next one is over, which had so many positions.
-    fn pass(&mut self, positions: u64) {
-        self.received += positions;
-        self.next += 1;
-    }
-
     /// Takes a whole operation.
     pub(crate) fn operation(
         &mut self,

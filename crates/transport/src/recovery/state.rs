@@ -7,8 +7,8 @@ use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
 
 use super::{
-    CONTROL_PACKETS_MAX, Content, EIGHTHS, EIGHTHS_MAX, NUMBERS_MAX, PACKET_THRESHOLD,
-    PACKET_THRESHOLD_MAX, PROBES_MAX, Recovery, Reordering, SentPacket, Told, number_of,
+    Content, EIGHTHS, EIGHTHS_MAX, NUMBERS_MAX, OTHERS_MAX, PACKET_THRESHOLD, PACKET_THRESHOLD_MAX,
+    PROBES_MAX, Recovery, Reordering, SentPacket, Told, number_of,
 };
 use crate::config::PACKETS_IN_FLIGHT_MAX;
 use crate::state::{POSITIONS_MAX, PacketState, RecoveryState};
@@ -30,6 +30,7 @@ impl Recovery {
             acked_end: self.acked_end,
             probes: self.probes,
             expedited: self.expedited,
+            probe_numbers: self.probe_numbers.iter().flat_map(|all| all.iter()).copied().collect(),
             loss_time: self.loss_time,
             last_eliciting: self.last_eliciting,
             waiting_since: self.waiting_since,
@@ -74,8 +75,9 @@ impl Recovery {
             recovery.restore_packet(&packet)?;
         }
         ensure(state.next_number - recovery.first <= NUMBERS_MAX, "packets of long ago")?;
-        ensure(recovery.packets.len() <= PACKETS_IN_FLIGHT_MAX + PROBES_MAX, "too many packets")?;
-        ensure(recovery.control_packets <= CONTROL_PACKETS_MAX + PROBES_MAX as u32, "too many")?;
+        ensure(recovery.packets.len() <= PACKETS_IN_FLIGHT_MAX + OTHERS_MAX, "too many packets")?;
+        ensure(recovery.control_packets <= OTHERS_MAX as u32, "too many packets without data")?;
+        recovery.restore_probes(state.probe_numbers, state.next_number)?;
         recovery.next_number = state.next_number;
         recovery.acked_end = state.acked_end;
         (recovery.probes, recovery.expedited) = (state.probes.min(1 << 20), state.expedited);
@@ -88,6 +90,14 @@ impl Recovery {
             recovery.reordering = Some(Box::new(Reordering { packets, eighths, lost }));
         }
         Ok(recovery)
+    }
+
+    fn restore_probes(&mut self, numbers: Vec<u64>, next_number: u64) -> Result<(), Invalid> {
+        let is_sent = numbers.last().is_none_or(|last| *last < next_number);
+        let is_possible = is_sent && numbers.is_sorted_by(|a, b| a < b);
+        ensure(is_possible && numbers.len() <= PROBES_MAX, "probes that were never sent")?;
+        self.probe_numbers = (!numbers.is_empty()).then(|| Box::new(numbers.into()));
+        Ok(())
     }
 
     fn restore_packet(&mut self, state: &PacketState) -> Result<(), Invalid> {

@@ -2,8 +2,8 @@
 //! end.
 
 use super::{
-    Acked, Content, LOST_MAX, Lost, PACKETS_IN_FLIGHT_MAX, PROBES_MAX, Recovery, SentPacket,
-    number_of,
+    Acked, Content, LOST_MAX, Lost, OTHERS_MAX, PACKETS_IN_FLIGHT_MAX, PROBES_MAX, Recovery,
+    SentPacket, number_of,
 };
 use crate::config::Config;
 use crate::rtt::{HostDelay, RttEstimator};
@@ -22,7 +22,8 @@ impl Recovery {
     /// Counts everything again that has a counter.
     pub(crate) fn audit(&self) {
         let kept: Vec<&SentPacket> = self.packets.iter().collect();
-        assert!(kept.len() < PACKETS_IN_FLIGHT_MAX + PROBES_MAX);
+        assert!(kept.len() < PACKETS_IN_FLIGHT_MAX + OTHERS_MAX);
+        assert!(self.probe_numbers.as_ref().is_none_or(|all| all.len() <= PROBES_MAX));
         let numbers: Vec<u64> = kept.iter().map(|packet| number_of(packet, self.first)).collect();
         assert!(
             numbers.is_sorted_by(|a, b| a < b) && numbers.iter().all(|n| *n < self.next_number)
@@ -256,9 +257,8 @@ fn packets_that_ask_for_nothing_are_not_kept() {
 fn a_peer_that_never_acknowledges_is_given_up() {
     let mut recovery = sent(PACKETS_IN_FLIGHT_MAX as u64);
     assert!(recovery.is_full() && !recovery.is_overrun());
-    for _ in 0..PROBES_MAX {
+    for _ in 0..OTHERS_MAX {
         assert!(!recovery.is_overrun());
-        recovery.on_probe_timeout(Time::ZERO);
         recovery.on_sent(Time::ZERO, 1000, true, &Content::default());
     }
     assert!(recovery.is_overrun());
@@ -267,6 +267,56 @@ fn a_peer_that_never_acknowledges_is_given_up() {
     assert!(!recovery.is_overrun());
     recovery.on_sent(Time::ZERO, 30, false, &Content::default());
     assert!(recovery.is_overrun(), "one for which nothing was ever acknowledged");
+}
+
+/// Else a silence that may be long, and who says everything but that something has come, would have
+/// us keep more and more.
+#[test]
+fn of_probes_without_an_answer_the_last_are_kept() {
+    let data =
+        |number: u64| Content { range: 100 * number..100 * number + 50, ..Content::default() };
+    let mut recovery = Recovery::new();
+    for number in 0..PACKETS_IN_FLIGHT_MAX as u64 {
+        recovery.on_sent(Time::from_ns(number), 1000, true, &data(number));
+    }
+    let (bytes, first_probe) = (recovery.in_flight_bytes(), recovery.next_number());
+    for nth in 0u64..100_000 {
+        recovery.on_probe_timeout(Time::ZERO);
+        let taken_back = recovery.begin_probe();
+        let expected = nth.checked_sub(PROBES_MAX as u64).map(|before| data(before).range);
+        assert_eq!(taken_back.map(|content| content.range), expected);
+        recovery.on_sent(Time::from_ns(nth), 100, true, &data(nth));
+    }
+    recovery.audit();
+    assert!(!recovery.is_overrun());
+    assert_eq!(recovery.kept(), PACKETS_IN_FLIGHT_MAX + PROBES_MAX);
+    assert_eq!(recovery.in_flight_bytes(), bytes + 100 * PROBES_MAX as u64);
+    let saved = recovery.save();
+    let restored = Recovery::restore(saved.clone()).expect("just saved");
+    assert_eq!(restored.save(), saved);
+    // The answer to one that is forgotten tells that what was sent before it is lost.
+    let late = first_probe + 50_000;
+    assert_eq!(sample(&mut recovery, &[late..late + 1]), None);
+    assert_eq!(detect(&mut recovery, 0).packets, PACKETS_IN_FLIGHT_MAX as u64);
+    assert_eq!(recovery.kept(), PROBES_MAX);
+    let last = recovery.next_number() - 1;
+    assert_eq!(sample(&mut recovery, &[last..last + 1]), Some(99_999));
+    recovery.audit();
+}
+
+/// Probes that were answered take no place of others.
+#[test]
+fn probes_with_an_answer_do_not_count() {
+    let mut recovery = sent(1);
+    for _ in 0..10 {
+        for _ in 0..PROBES_MAX - 1 {
+            assert!(recovery.begin_probe().is_none());
+            recovery.on_sent(Time::ZERO, 40, true, &Content::default());
+        }
+        let end = recovery.next_number();
+        acknowledge(&mut recovery, &[1..end]);
+        recovery.audit();
+    }
 }
 
 #[test]

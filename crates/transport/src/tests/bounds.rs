@@ -229,6 +229,7 @@ fn packets_in_flight() {
         acked_end: 16,
         probes: 3,
         expedited: 2,
+        probe_numbers: vec![3, 12, 15],
         loss_time: Time::from_ns(77),
         last_eliciting: Time::from_ns(66),
         waiting_since: Time::from_ns(60),
@@ -255,9 +256,11 @@ fn packets_in_flight() {
             },
             |s| {
                 s.packets =
-                    (0..1280).map(|number| PacketState { range: 0..0, ..packet(number) }).collect();
-                s.next_number = 1280;
+                    (0..1024).map(|number| PacketState { range: 0..0, ..packet(number) }).collect();
+                s.next_number = 1024;
             },
+            |s| s.probe_numbers = Vec::new(),
+            |s| (s.probe_numbers, s.next_number) = ((0..64).collect(), 64),
         ],
         &[
             |s| s.patience = (2, 1),
@@ -281,9 +284,12 @@ fn packets_in_flight() {
             },
             |s| {
                 s.packets =
-                    (0..1281).map(|number| PacketState { range: 0..0, ..packet(number) }).collect();
-                s.next_number = 1281;
+                    (0..1025).map(|number| PacketState { range: 0..0, ..packet(number) }).collect();
+                s.next_number = 1025;
             },
+            |s| s.probe_numbers = vec![12, 12],
+            |s| s.probe_numbers = vec![16],
+            |s| (s.probe_numbers, s.next_number) = ((0..65).collect(), 65),
         ],
     );
 }

@@ -523,3 +523,24 @@ fn one_that_acknowledges_nothing_and_provokes_more_is_kept_few_books_of() {
     let kept = scene.server.endpoint.flow_of(key).packets_kept();
     assert!((200..512).contains(&kept), "{kept}");
 }
+
+/// It is never given up, since it speaks. Each probe that it does not answer was kept once, until
+/// there were more than a state may have.
+#[test]
+fn one_that_speaks_and_never_acknowledges_is_kept_few_books_of_for_ever() {
+    let mut scene = Scene::new(16 << 20);
+    let way = scene.hostile.packet(|frames| clearway::emit_probe(frames, 1));
+    let key = FlowKey::of(&way).expect("a packet");
+    scene.attack(&way);
+    for _ in 0..1500 {
+        let packet = scene.hostile.packet(clearway::emit_ping);
+        scene.attack(&packet);
+        scene.now = scene.now + 110 * MILLISECOND;
+        scene.server.endpoint.handle_timeouts(scene.now, &mut scene.server.app);
+        scene.server.packets(scene.now);
+    }
+    let kept = scene.server.endpoint.flow_of(key).packets_kept();
+    assert!((60..70).contains(&kept), "{kept}");
+    let saved = scene.server.endpoint.save();
+    Endpoint::restore(saved, Config::default(), scene.now).expect("just saved");
+}

@@ -3,7 +3,7 @@
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 use clearway_world::Steps;
 
-use super::{Faults, Network, transfer};
+use super::{Faults, Network, content, transfer};
 use crate::{Config, Endpoint, FlowKey, Reason};
 
 const RTT_NS: u64 = 1600 * MICROSECOND;
@@ -153,4 +153,48 @@ fn a_far_peer_that_may_be_silent_for_a_second_only_is_given_up() {
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
     assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
     assert!(network.now.since(asked) < 5 * SECOND, "{:?}", network.now.since(asked));
+}
+
+/// However long that is: of what was asked in vain little is kept, and the endpoint can be saved
+/// and restored.
+#[test]
+fn a_silence_of_hours_is_waited_for() {
+    let (mut network, keys) = acquainted();
+    network.departures = None;
+    network.hosts[0].endpoint.set_silence(network.now, keys[0], 2 * 3_600_000);
+    network.cut(true);
+    let heard = network.hosts[0].endpoint.last_heard(keys[0]).expect("open");
+    network.run_for(200 * SECOND);
+    let host = &mut network.hosts[0];
+    let kept = host.endpoint.flow_of(keys[0]).packets_kept();
+    // 64 probes, and what was under way before them.
+    assert!(kept <= 66, "{kept} of some two thousand");
+    let saved = host.endpoint.save();
+    host.endpoint = Endpoint::restore(saved, Config::default(), network.now).expect("just saved");
+    while network.hosts[0].app.closed.is_empty() {
+        network.go_on();
+    }
+    assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
+    assert_in_time(&network, heard + (10 + 2 * 3600) * SECOND);
+}
+
+/// What is sent again with the probes is of the messages that are under way, and all of them arrive
+/// when the peer is back.
+#[test]
+fn who_was_silent_for_long_gets_all_that_was_under_way() {
+    const MESSAGES: u32 = 40;
+    let (mut network, keys) = acquainted();
+    network.hosts[0].endpoint.set_silence(network.now, keys[0], 3_600_000);
+    network.cut(true);
+    network.hosts[0].app.transmit_pool = content(0, 1000);
+    let before = network.hosts[0].app.sent;
+    for _ in 0..MESSAGES {
+        network.hosts[0].endpoint.send(network.now, keys[0], 0, 1000);
+    }
+    network.run_for(20 * SECOND);
+    network.cut(false);
+    network.run_until(|network| network.hosts[0].app.sent == before + MESSAGES);
+    let messages = network.read_all(1, keys[1]);
+    assert_eq!(messages, vec![content(0, 1000); MESSAGES as usize]);
+    settle(&mut network);
 }

@@ -9,7 +9,7 @@ use clearway_nic::MacAddress;
 use clearway_wire::digest::{Network, fields};
 
 use super::wanted::Wanted;
-use super::{Place, Station, denied, invalid, station};
+use super::{COUNTED, Place, Station, denied, invalid, station};
 use crate::filter::{Template, mirrored};
 use crate::policy::VifRule;
 
@@ -70,8 +70,8 @@ impl<'a> Rights<'a> {
             "`vifs_per_user` in [policy.limits]"
         };
         let message = format!(
-            "user {} has {most} interfaces and captures, which is the limit; close one first, or \
-             raise {key} of the daemon's configuration",
+            "user {} has {most} {COUNTED}, which is the limit; close one first, or raise {key} of \
+             the daemon's configuration",
             self.user
         );
         Refusal { code: Code::Limit, message }
@@ -166,7 +166,7 @@ impl<'a> Rights<'a> {
 
     fn check_address(&self, address: IpAddr, place: &Place) -> Result<(), Refusal> {
         let other = place.stations.iter().find(|station| station.address == Some(address));
-        if place.addresses.contains(&address) || other.is_some() {
+        if place.host.contains(&address) || other.is_some() {
             let owner = other.map_or("the host itself", |station| &station.owner);
             return Err(invalid(format!(
                 "the address {address} belongs to {owner}; give another one"

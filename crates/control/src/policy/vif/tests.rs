@@ -314,12 +314,11 @@ fn nobody_takes_the_addresses_of_another() {
         assert_refused(&accounts, user, &fixed(NIC), &["the NIC itself"]);
         assert_refused(&accounts, user, &fixed(OTHER), &["app other"]);
         assert_refused(&accounts, user, &machine(MacChoice::Own, "10.0.0.77/24"), &["app other"]);
-        assert_refused(
-            &accounts,
-            user,
-            &machine(MacChoice::Own, "10.0.0.2/24"),
-            &["the host itself"],
-        );
+        // That of another of its NICs, too, which may be on the same link.
+        for of_host in ["10.0.0.2/24", "10.1.0.2/24"] {
+            let open = machine(MacChoice::Own, of_host);
+            assert_refused(&accounts, user, &open, &["the host itself"]);
+        }
     }
     let vendor = machine(MacChoice::Fixed(Mac([0, 1, 2, 3, 4, 5])), "10.0.0.50/24");
     assert_refused(&accounts, 7, &vendor, &["begins with 02"]);
@@ -440,7 +439,10 @@ fn interfaces_are_limited_in_all_and_per_user() {
     assert!(message(accounts.open_vif(&peer(8))).contains("vifs_per_user"));
     accounts.open_vif(&peer(7)).expect("third");
     accounts.open_vif(&peer(7)).expect("fourth");
-    assert!(message(accounts.open_vif(&peer(7))).contains("vifs_total"));
+    let of_all = message(accounts.open_vif(&peer(7)));
+    assert!(
+        of_all.contains("4 interfaces, captures and TCP ports") && of_all.contains("vifs_total")
+    );
     accounts.close_vifs(8, 2);
     accounts.open_vif(&peer(7)).expect("there is room again");
     assert!(message(accounts.open_vif(&peer(7))).contains("vifs_max"));

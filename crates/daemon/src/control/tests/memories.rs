@@ -3,10 +3,13 @@
 use std::os::fd::BorrowedFd;
 
 use clearway_channel::control::{AddMemory, RemoveMemory};
+use clearway_nic::strangers::{Account, File, SpareThreads};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::strangers::slow_socket;
 use super::*;
+use crate::control::memories::Inlet;
+use crate::control::workers::Done;
 
 const BYTES: u64 = 1 << 16;
 
@@ -133,10 +136,26 @@ fn what_is_no_sound_memory_is_refused_with_the_reason() {
         assert!(message.contains(reason), "{reason}: {message}");
     }
     app.begin_memory(BYTES);
-    assert!(app.refusal(&add(BYTES)).1.contains("awaited already"));
     let nothing = app.ask(&Request::MemorySent(Empty {}));
     assert!(text(nothing).contains("no memory came"));
     app.add_memory();
+}
+
+/// As when the daemon's answer came too late. What was sent nevertheless is given back, and of what
+/// becomes of it nobody is told.
+#[test]
+fn who_asks_again_has_given_up_what_was_awaited() {
+    let memory_per_user_bytes = SMALL.total_bytes() as u64 + 2 * BYTES;
+    let host = Live::start(Limits { memory_per_user_bytes, ..Limits::default() });
+    let app = host.app();
+    let _channel = app.attach();
+    let socket = app.begin_memory(BYTES);
+    control::send(&socket, &Empty {}, &[memfd(BYTES).as_fd()]).expect("sent");
+    app.begin_in_time(BYTES);
+    app.begin_in_time(2 * BYTES);
+    assert!(text(app.ask(&Request::MemorySent(Empty {}))).contains("no memory came"));
+    app.begin_in_time(2 * BYTES);
+    assert!(matches!(app.listen(7000), Reply::Listening(_)), "the answer is to this request");
 }
 
 /// What takes an hour to close keeps its own session waiting, and counts until then; sessions that
@@ -174,4 +193,14 @@ fn descriptors_that_are_slow_to_close_hold_nobody_up() {
     // Resets end the waiting.
     drop(kept);
     other.begin_in_time(BYTES);
+}
+
+/// Else it would wait for an answer for good.
+#[test]
+fn the_app_whose_memory_a_bug_is_about_is_told() {
+    let (socket, _app) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let socket = File::new(socket.into(), Account::new(0, SpareThreads::new("a test")));
+    let done = Inlet { memory: 7, socket }.emptied(|_| panic!("a test"));
+    let Done::Taken { memory: 7, taken: Err(refusal) } = done else { panic!("not told") };
+    assert_eq!(refusal.code, Code::Internal);
 }

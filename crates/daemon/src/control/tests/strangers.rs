@@ -9,6 +9,7 @@ use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, recv, sendmsg};
 
 use super::*;
+use crate::broker::Broker;
 use crate::control::REFUSED_PER_USER_MAX;
 use crate::control::descriptors::Descriptors;
 
@@ -200,6 +201,25 @@ fn the_last_open_files_are_for_administrators() {
     assert_eq!(channels(&host.status()), 1);
     let roomy = Live::start(Limits::default());
     connected_as(NAMED, &roomy, 1).remove(0).status();
+}
+
+/// Nobody waits for what a broker would say that has gone, and administrators come in as ever.
+#[test]
+fn who_needs_a_broker_that_has_gone_is_told() {
+    let host = Live::start_as(Limits::default(), 1, |host| {
+        let broker = Broker::gone().expect("pairs of sockets");
+        host.control.serve_by(broker).expect("it is watched");
+        host.control.config.policy.groups = vec![NAMED];
+    });
+    let user = connected_as(NAMED, &host, 1).remove(0);
+    let reply = user.reply().expect("in time");
+    let Some(Reply::Error(refusal)) = reply else { panic!("{reply:?}") };
+    assert_eq!(refusal.code, Code::DaemonGone, "{}", refusal.message);
+    wait_for_end(&user);
+    let (code, text) = host.app().refusal(&Request::Reload(Empty {}));
+    assert_eq!(code, Code::DaemonGone);
+    assert!(text.contains("restart the daemon"), "{text}");
+    host.app().attach();
 }
 
 /// An app that never says that it has mapped its memory, or says so and has not sealed it, never

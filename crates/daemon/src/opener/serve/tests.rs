@@ -2,6 +2,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::*;
 
 struct Case {
@@ -42,7 +44,7 @@ impl Case {
     }
 
     fn ask(&mut self, nic: &str, thing: Thing) -> Result<usize, String> {
-        let question = Question { nic: nic.to_owned(), thing };
+        let question = Question { number: 1, nic: nic.to_owned(), thing };
         match self.opening.answer(&question) {
             Ok(descriptors) => Ok(descriptors.len()),
             Err(Answer::Refused(text)) => Err(text),
@@ -92,4 +94,15 @@ fn a_configuration_that_others_can_write_opens_nothing() {
     case.opening.writer = 1;
     let own = fs::metadata(&case.opening.path).expect("it is there").uid();
     assert_eq!(case.ask("a", Thing::Listening).is_ok(), own == 0, "root's, or the starter's");
+}
+
+/// A pipe that nobody writes into.
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let mut case = Case::new("pipe");
+    fs::remove_file(&case.opening.path).expect("its own");
+    let mode = Mode::from_raw_mode(0o600);
+    mknodat(CWD, &*case.opening.path, FileType::Fifo, mode, 0).expect("a pipe");
+    let refused = case.ask("a", Thing::Listening).expect_err("there is nothing to read");
+    assert!(refused.contains("it is no file; put a file there"), "{refused}");
 }

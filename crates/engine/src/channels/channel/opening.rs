@@ -39,9 +39,7 @@ impl Channel {
     pub(crate) fn begin_close(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
         connection.stage = Stage::Closing(connection.connecting());
-        if self.line.leave(slot) {
-            self.freed();
-        }
+        self.leave_line(slot);
         self.end_posts(slot);
     }
 
@@ -51,13 +49,17 @@ impl Channel {
         self.end_operations(slot);
         self.end_posts(slot);
         let connection = self.remove(slot)?;
+        if self.is_condemned {
+            // The channel's end says it, and whoever attaches again opens what was open.
+            return Some(connection);
+        }
         self.tell(match connection.connecting() {
             // Nobody was there yet who could have got lost.
             Some(token) if code == Code::Lost => {
                 Completion::ConnectFailed { token, code: Code::Unreachable }
             }
             Some(token) => Completion::ConnectFailed { token, code },
-            None => Completion::Closed { connection: id, code, sent: connection.sent },
+            None => Completion::Closed { connection: id, code, sent: connection.sent as u32 },
         });
         Some(connection)
     }

@@ -21,7 +21,7 @@ impl Channel {
             packet_bytes: 0,
             ecn: "",
             in_flight_bytes: 0,
-            messages_sent: u64::from(connection.sent),
+            messages_sent: connection.sent,
             messages_received: connection.received,
             messages_outstanding: u64::from(connection.outstanding()),
             held_by_peer: !local.waiting.is_empty(),

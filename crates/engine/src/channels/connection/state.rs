@@ -57,6 +57,7 @@ impl Connection {
                 },
             },
             connecting: self.connecting(),
+            peer_user: self.peer_user,
             is_accepted: self.is_accepted,
             shares: self.shares,
             is_closing: self.is_closing(),
@@ -70,7 +71,8 @@ impl Connection {
     }
 
     fn restore(saved: ConnectionState) -> Result<Self, Invalid> {
-        ensure(saved.received <= COUNT_MAX, "more messages than can be counted")?;
+        let counts = saved.received.max(saved.sent);
+        ensure(counts <= COUNT_MAX, "more messages than can be counted")?;
         let bearer = match saved.bearer {
             BearerState::Resolving => Bearer::Resolving,
             BearerState::Flow(id, stream) => {
@@ -83,6 +85,7 @@ impl Connection {
             }
         };
         let mut connection = Self {
+            peer_user: saved.peer_user,
             is_accepted: saved.is_accepted,
             shares: saved.shares,
             submitted: saved.submitted,

@@ -189,11 +189,13 @@ fn a_report_waits_until_the_app_has_room_for_it() {
     rig.frames.copy(&mut rig.world.common.channels, NOW, other, &[7; 60]);
     rig.end_turn();
     assert_eq!(rig.frames.touched, [sent]);
+    assert!(rig.frames.has_reports());
     let is_report = |told: &Completion| matches!(told, Completion::FramesSent { vif: 1, .. });
     assert!(!rig.world.told(0).iter().any(is_report));
     rig.world.common.channels.channel(0).expect("it is there").tell_pending();
     rig.end_turn();
     assert_eq!(rig.world.told(0).iter().filter(|told| is_report(told)).count(), 1);
+    assert!(!rig.frames.has_reports());
 }
 
 /// And nothing of anybody else's.

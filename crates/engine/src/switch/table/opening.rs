@@ -60,6 +60,7 @@ impl Switch {
     pub(super) fn add_mac(&mut self, mac: MacAddress) {
         let mac = mac_number(mac);
         if mac == self.mac {
+            self.vifs_at_mac += 1;
             return;
         }
         match self.place_of_mac(mac) {
@@ -69,11 +70,30 @@ impl Switch {
     }
 
     pub(super) fn remove_mac(&mut self, mac: MacAddress) {
-        let Ok(place) = self.place_of_mac(mac_number(mac)) else { return };
+        let mac = mac_number(mac);
+        if mac == self.mac {
+            self.vifs_at_mac -= 1;
+            return;
+        }
+        let Ok(place) = self.place_of_mac(mac) else { return };
         let (_, vifs) = &mut self.macs[place];
         *vifs -= 1;
         if *vifs == 0 {
             self.macs.remove(place);
+        }
+    }
+
+    /// The NIC has another address: what was its own is that of VIFs now, if they have it.
+    pub(super) fn move_to_mac(&mut self, mac: u64) {
+        if mac == self.mac {
+            return;
+        }
+        let vifs = self.place_of_mac(mac).map_or(0, |place| self.macs.remove(place).1);
+        let before = (self.mac, self.vifs_at_mac);
+        (self.mac, self.vifs_at_mac) = (mac, vifs);
+        if before.1 > 0 {
+            self.macs.push(before);
+            self.macs.sort_unstable();
         }
     }
 
@@ -89,7 +109,7 @@ impl Switch {
         let left = [
             ("owners", owners - self.services.len()),
             ("virtual interfaces of siblings", self.of_siblings.len()),
-            ("Ethernet addresses", self.macs.len()),
+            ("Ethernet addresses", self.macs.len() + self.vifs_at_mac as usize),
         ];
         match left.iter().find(|(_, count)| *count > 0) {
             Some((what, count)) => Err(format!("{count} {what} are left in the switch's table")),

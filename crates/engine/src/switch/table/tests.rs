@@ -75,12 +75,6 @@ fn services_stay_while_addresses_come_and_go_and_users_have_all_they_can() {
 fn addresses_of_vifs_last_as_long_as_one_of_them() {
     let mut switch = switch(&[v4(1)]);
     let at = |last| [2, 9, 9, 9, 9, last];
-    let is_here = |switch: &Switch, mac: MacAddress| {
-        let mut frame = mac.to_vec();
-        frame.extend([2, 1, 1, 1, 1, 1, 8, 6]);
-        frame.resize(60, 0);
-        matches!(switch.reach(&Digest::of(&frame)), Reach::Here)
-    };
     for last in [7, 3, 5, 3] {
         switch.add_mac(at(last));
     }
@@ -95,6 +89,34 @@ fn addresses_of_vifs_last_as_long_as_one_of_them() {
     }
     switch.remove_mac(MAC);
     assert!(is_here(&switch, MAC) && switch.has_one_mac());
+}
+
+fn is_here(switch: &Switch, mac: MacAddress) -> bool {
+    let mut frame = mac.to_vec();
+    frame.extend([2, 1, 1, 1, 1, 1, 8, 6]);
+    frame.resize(60, 0);
+    matches!(switch.reach(&Digest::of(&frame)), Reach::Here)
+}
+
+/// One VIF has the NIC's address before it changes, one after that, and one the address that it
+/// has then.
+#[test]
+fn vifs_keep_their_addresses_when_that_of_the_nic_changes() {
+    let mut switch = switch(&[v4(1)]);
+    switch.add_mac(MAC);
+    assert!(switch.has_one_mac());
+    switch.set_mac(OTHER_MAC);
+    assert!(is_here(&switch, MAC) && is_here(&switch, OTHER_MAC) && !switch.has_one_mac());
+    switch.add_mac(MAC);
+    switch.add_mac(OTHER_MAC);
+    switch.remove_mac(MAC);
+    assert!(is_here(&switch, MAC), "one is left");
+    switch.remove_mac(MAC);
+    assert!(!is_here(&switch, MAC) && switch.has_one_mac());
+    switch.set_mac(MAC);
+    assert!(is_here(&switch, OTHER_MAC) && !switch.has_one_mac());
+    switch.remove_mac(OTHER_MAC);
+    assert!(!is_here(&switch, OTHER_MAC) && switch.macs.is_empty() && switch.has_one_mac());
 }
 
 #[test]

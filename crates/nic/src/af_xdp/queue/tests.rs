@@ -367,3 +367,12 @@ fn every_chunk_is_in_one_place_while_the_indexes_wrap() {
         }
     }
 }
+
+/// Whoever sleeps is not told when the kernel takes more. This socket is none, and takes nothing.
+#[test]
+fn nobody_sleeps_on_frames_that_have_yet_to_leave() {
+    let mut run = Run::new(Layout::new(8, 1522), 1);
+    assert!(run.queue.arm(), "there is nothing to be done");
+    run.queue.kick_pending = true;
+    assert!(!run.queue.arm());
+}

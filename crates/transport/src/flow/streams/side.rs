@@ -132,9 +132,7 @@ impl Side {
         app: &mut impl App,
     ) -> Result<(), Refused> {
         let stream = &mut self.stream;
-        while let Some(message) = frames.next_message() {
-            stream.incoming.message(app, stream.owner, message.sequence, message.bytes)?;
-        }
+        stream.incoming.messages(app, stream.owner, frames)?;
         stream.limit_due |= stream.incoming.limit_is_worth_telling();
         Ok(())
     }

@@ -189,6 +189,13 @@ impl Model {
         (lost, contents)
     }
 
+    /// Forgets a packet in flight: it is as one that asked for nothing. Returns what it carried.
+    fn take_back(&mut self, number: usize) -> Content {
+        let packet = &mut self.packets[number];
+        packet.is_eliciting = false;
+        packet.content.clone()
+    }
+
     fn timeout(&self, probe_ns: u64, longest_ns: u64) -> Option<u64> {
         self.loss_time.or_else(|| {
             self.outstanding().next()?;
@@ -295,6 +302,18 @@ impl Pair {
         assert_eq!(format!("{given_up:?}"), format!("{expected:?}"));
     }
 
+    /// Not the last, as the oldest of many probes is not.
+    fn take_back(&mut self) {
+        let outstanding: Vec<usize> = self.model.outstanding().map(|(number, _)| number).collect();
+        let Some((_, others)) = outstanding.split_last().filter(|(_, all)| !all.is_empty()) else {
+            return;
+        };
+        let number = others[self.random.below(others.len() as u64) as usize];
+        let taken_back = self.recovery.take_back(number as u64).expect("in flight");
+        let expected = self.model.take_back(number);
+        assert_eq!(format!("{taken_back:?}"), format!("{expected:?}"));
+    }
+
     fn restore(&mut self) {
         self.recovery = Recovery::restore(self.recovery.save()).expect("just saved");
         self.model.patience.lost.clear();
@@ -309,7 +328,8 @@ impl Pair {
             0..60 => self.send(),
             60..82 => self.acknowledge(),
             82..94 => self.detect(),
-            94..97 => self.probe(),
+            94..96 => self.probe(),
+            96 => self.take_back(),
             97 => self.give_up(),
             98 => self.restore(),
             _ => self.now += RTT_NS,

@@ -1,4 +1,9 @@
-//! Two hosts in this process, with two engines each, joined by a memif of two queues.
+//! Two hosts in this process, joined by a memif that has a queue for each engine of a host; and the
+//! ends of connections between their apps.
+
+mod end;
+
+pub(crate) use end::End;
 
 use crate::directory::Directory;
 use crate::host::engine_config;
@@ -9,8 +14,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Engines of each host, and so queues.
-const ENGINES: usize = 2;
 /// How long hosts and apps may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -23,7 +26,7 @@ const SIZES: Sizes = Sizes {
 };
 
 /// The engines of both hosts, and how they are spoken to: host by host, engine by engine.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     hosts: [Vec<(Engine, Control)>; 2],
     clock: Clock,
     channel_next: u32,
@@ -32,7 +35,7 @@ pub(super) struct Pair {
 }
 
 /// The engines of one number at both hosts, for one thread.
-pub(super) struct Line {
+pub(crate) struct Line {
     engines: [Engine; 2],
     /// An engine lives as long as whoever speaks to it.
     _controls: [Control; 2],
@@ -40,7 +43,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         let now = self.clock.now();
         for engine in &mut self.engines {
             engine.turn(now);
@@ -49,13 +52,14 @@ impl Line {
 }
 
 impl Pair {
-    pub(super) fn open() -> io::Result<Self> {
+    /// Hosts of so many engines each.
+    pub(crate) fn open(engines: u16) -> io::Result<Self> {
         let directory = Directory::create()?;
         let clock = Clock::new();
         let open = |host: usize, role| {
             let socket = memif::Socket::Path(directory.path().join("memif.sock"));
             let mut config = memif::Config::new(socket, role, mac(host));
-            config.queue_pairs = ENGINES as u16;
+            config.queue_pairs = engines;
             let queues = memif::open(config).map_err(io::Error::other)?;
             let each = queues.into_iter().map(|queue| vec![Box::new(queue) as Box<dyn Queue>]);
             let (seed, secret) = (host as u64, [host as u8; 16]);
@@ -72,19 +76,18 @@ impl Pair {
     }
 
     /// The engines as they are to be run: those of each number by one thread.
-    pub(super) fn into_lines(self) -> [Line; ENGINES] {
+    pub(crate) fn into_lines(self) -> impl Iterator<Item = Line> {
         let [a, b] = self.hosts.map(Vec::into_iter);
-        let mut lines = a.zip(b).map(|((a, of_a), (b, of_b))| Line {
+        a.zip(b).map(move |((a, of_a), (b, of_b))| Line {
             engines: [a, b],
             _controls: [of_a, of_b],
             clock: self.clock.clone(),
-        });
-        std::array::from_fn(|_| lines.next().expect("as many as engines"))
+        })
     }
 
     /// Two apps that are connected, on the engines of this number: the first host's connects, the
     /// second's listens on a port of its own.
-    pub(super) fn connect(&mut self, engine: usize) -> io::Result<[(AppEnd, u64); 2]> {
+    pub(crate) fn connect(&mut self, engine: usize) -> io::Result<[(AppEnd, u64); 2]> {
         let port = 4000 + self.channel_next as u16;
         let (mut client, _) = self.attach(0, engine)?;
         let (mut server, channel) = self.attach(1, engine)?;
@@ -122,7 +125,7 @@ impl Pair {
     }
 
     /// Takes turns until an app is told something.
-    pub(super) fn await_told(&mut self, app: &mut AppEnd) -> io::Result<Completion> {
+    pub(crate) fn await_told(&mut self, app: &mut AppEnd) -> io::Result<Completion> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             self.turn();
