@@ -239,6 +239,8 @@ pub trait Queue: Send {
     fn send_to_kernel(&mut self, _frame: &[u8]) {}
 
     /// Hands all queued frames to the wire: publishes indexes, rings the peer, kicks the kernel.
+    /// What kernel or device has no room for then leaves with a later flush or
+    /// [`receive`](Self::receive).
     fn flush(&mut self);
 
     /// A descriptor that becomes readable when frames may have arrived, once [`Queue::arm`] has
@@ -247,7 +249,8 @@ pub trait Queue: Send {
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Asks for a wake-up through [`Queue::wait_fd`]. Returns false if frames are already waiting,
-    /// and then the caller must not sleep.
+    /// or there are some that are flushed and that the kernel or the device had no room for, though
+    /// the link is up: nobody tells when it has. Then the caller must not sleep.
     fn arm(&mut self) -> bool;
 
     /// Ends what [`Queue::arm`] began and consumes the wake-up.

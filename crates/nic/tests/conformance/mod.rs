@@ -80,10 +80,10 @@ fn every_size_arrives_intact(mut pair: Pair) {
     {
         let frame = frame(&*pair.a, &*pair.b, number as u32, length);
         send(&mut *pair.a, &frame);
-        assert_eq!(receive(&mut *pair.b, 1), [frame], "{length} bytes from a to b");
+        assert_eq!(receive([&mut *pair.a, &mut *pair.b], 1), [frame], "{length} bytes from a to b");
         let frame = back(self::frame(&*pair.b, &*pair.a, number as u32, length));
         send(&mut *pair.b, &frame);
-        assert_eq!(receive(&mut *pair.a, 1), [frame], "{length} bytes from b to a");
+        assert_eq!(receive([&mut *pair.b, &mut *pair.a], 1), [frame], "{length} bytes from b to a");
     }
 }
 
@@ -101,7 +101,7 @@ fn frames_keep_their_order(mut pair: Pair) {
                 .iter()
                 .for_each(|frame| assert_eq!(queue(&mut *pair.a, frame), Transmit::Queued));
             pair.a.flush();
-            assert_eq!(receive(&mut *pair.b, frames.len()), frames);
+            assert_eq!(receive([&mut *pair.a, &mut *pair.b], frames.len()), frames);
         }
     }
 }
@@ -121,7 +121,7 @@ fn a_full_queue_says_so_and_loses_nothing(mut pair: Pair) {
         assert!(frames.len() >= clearway_nic::LCD_DESCRIPTORS, "room for {}", frames.len());
         assert_eq!(pair.a.transmit(&mut |_| panic!("the queue is full")), Transmit::Full);
         pair.a.flush();
-        assert_eq!(receive(&mut *pair.b, frames.len()), frames);
+        assert_eq!(receive([&mut *pair.a, &mut *pair.b], frames.len()), frames);
         until("there is room again", || pair.a.transmit(&mut |_| 0) == Transmit::Nothing);
     }
 }
@@ -135,11 +135,13 @@ fn the_budget_is_respected(mut pair: Pair) {
     until("all frames have arrived", || {
         assert_eq!(pair.b.receive(0, &mut |_, _| panic!("the budget was 0")), 0);
         let mut shown = 0;
-        let taken = pair.b.receive(7, &mut |frames, _| {
+        // At last all of what may have come together with those before.
+        let budget = if arrived.len() < frames.len() / 2 { 7 } else { usize::MAX };
+        let taken = pair.b.receive(budget, &mut |frames, _| {
             shown += frames.len();
             arrived.extend(ours(frames));
         });
-        assert!(taken <= 7);
+        assert!(taken <= budget);
         assert_eq!(taken, shown, "what is taken is shown");
         arrived.len() >= frames.len()
     });
@@ -204,7 +206,7 @@ fn nothing_to_send_uses_nothing(mut pair: Pair) {
     let before = pair.a.counters().tx_frames;
     let frame = frame(&*pair.a, &*pair.b, 1, FRAME_BYTES_MIN);
     send(&mut *pair.a, &frame);
-    assert_eq!(receive(&mut *pair.b, 1), [frame]);
+    assert_eq!(receive([&mut *pair.a, &mut *pair.b], 1), [frame]);
     assert_eq!(pair.a.counters().tx_frames - before, 1);
 }
 
@@ -238,7 +240,7 @@ fn counters_are_right(mut pair: Pair) {
         let frame = frame(&*pair.a, &*pair.b, 0, length);
         send(&mut *pair.a, &frame);
     }
-    assert_eq!(receive(&mut *pair.b, lengths.len()).len(), lengths.len());
+    assert_eq!(receive([&mut *pair.a, &mut *pair.b], lengths.len()).len(), lengths.len());
     assert_eq!(gained(sent(&*pair.a), before.0), [3, bytes, 0]);
     let arrived = gained(arrived(&*pair.b), before.1);
     // A kernel may have said something of its own.
@@ -296,7 +298,7 @@ fn nobody_sleeps_while_frames_wait(mut pair: Pair) {
         }
         pair.b.disarm();
     }
-    assert_eq!(receive(&mut *pair.b, 1), [frame]);
+    assert_eq!(receive([&mut *pair.a, &mut *pair.b], 1), [frame]);
 }
 
 fn an_idle_queue_stays_quiet(mut pair: Pair) {
@@ -305,7 +307,7 @@ fn an_idle_queue_stays_quiet(mut pair: Pair) {
     }
     let frame = frame(&*pair.a, &*pair.b, 1, FRAME_BYTES_MIN);
     send(&mut *pair.a, &frame);
-    assert_eq!(receive(&mut *pair.b, 1), [frame]);
+    assert_eq!(receive([&mut *pair.a, &mut *pair.b], 1), [frame]);
     // Whatever was left over from setting up is consumed after a few rounds; then there is silence.
     until("the queue is quiet", || {
         let quiet = pair.b.arm() && !sleep(&*pair.b, Duration::from_millis(50));
@@ -406,14 +408,16 @@ fn frames_of(queue: &mut dyn Queue) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The next `count` test frames, and no more.
-fn receive(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
+/// The next `count` test frames from one queue to the other, and no more. The first takes turns,
+/// too, as in an engine: what the kernel had no room for leaves in one of them.
+fn receive([from, to]: [&mut dyn Queue; 2], count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     until("all frames have arrived", || {
-        frames.append(&mut frames_of(queue));
+        from.receive(0, &mut |_, _| panic!("the budget was 0"));
+        frames.append(&mut frames_of(to));
         frames.len() >= count
     });
-    frames.append(&mut frames_of(queue));
+    frames.append(&mut frames_of(to));
     assert_eq!(frames.len(), count, "more frames than were sent");
     frames
 }
