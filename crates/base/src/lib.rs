@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod copy;
 mod counters;
 mod prefix;
 mod random;
@@ -19,6 +20,7 @@ mod token_bucket;
 mod waiting;
 mod wheel;
 
+pub use copy::{COPY_BYTES, copy};
 pub use counters::{Counter, Kind, Unit};
 pub use prefix::{BadPrefix, Prefix};
 pub use random::Random;

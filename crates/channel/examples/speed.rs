@@ -21,6 +21,8 @@ fn main() {
     let (sent, received) = one_thread_frame_ns();
     println!("one thread: a frame out    {sent:6.1} ns, in bursts of {BURST_FRAMES_MAX}");
     println!("one thread: a frame in     {received:6.1} ns, in bursts of {BURST_FRAMES_MAX}");
+    let (at_once, in_pieces) = copies_ns();
+    println!("a copy of 32 KiB           {at_once:6.0} ns at once, {in_pieces:.0} in pieces");
     let mut slices = line_ns();
     slices.sort_by(f64::total_cmp);
     println!("a cache line, to the other core and back: {:6.1} ns", slices[slices.len() / 100]);
@@ -89,6 +91,26 @@ fn one_thread_frame_ns() -> (f64, f64) {
         }
     }
     (sent_ns, per_round_ns(start, frames))
+}
+
+/// To where a large buffer of `malloc` begins, from the start of a page: at once, and as a channel
+/// copies.
+fn copies_ns() -> (f64, f64) {
+    const BYTES: usize = 1 << 15;
+    const PAGE_BYTES: usize = 4096;
+    let (from, mut into) = (vec![7; BYTES + PAGE_BYTES], vec![0; BYTES + 2 * PAGE_BYTES]);
+    let page_in = |bytes: &[u8]| bytes.as_ptr().align_offset(PAGE_BYTES);
+    let (start, target) = (page_in(&from), page_in(&into) + 16);
+    let (from, into) = (&from[start..][..BYTES], &mut into[target..][..BYTES]);
+    let rounds = 20_000;
+    let mut timed = |copy: fn(&mut [u8], &[u8])| {
+        let start = Instant::now();
+        for _ in 0..rounds {
+            copy(std::hint::black_box(into), std::hint::black_box(from));
+        }
+        per_round_ns(start, rounds)
+    };
+    (timed(<[u8]>::copy_from_slice), timed(clearway_base::copy))
 }
 
 fn send_frames(app: &mut AppEnd, bytes: &[u8]) -> Extent {

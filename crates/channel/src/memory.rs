@@ -14,6 +14,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::Arc;
 
+use clearway_base::COPY_BYTES;
+
 use crate::barrier;
 use crate::layout::{
     Areas, ENTRY_BYTES, HEADER_DAEMON_BARRIERS, HEADER_LAYOUT, HEADER_MAGIC, HEADER_REGION_COUNT,
@@ -280,7 +282,7 @@ impl Bytes {
         // SAFETY: `at` asserted the range. The ranges do not overlap: `into` is private memory.
         // A concurrent writer is another process, outside of what the compiler can see; any byte
         // value is a valid `u8`.
-        unsafe { from.copy_to_nonoverlapping(NonNull::from(into).cast(), length) }
+        unsafe { copy_bytes(from, NonNull::from(into).cast(), length) }
         settle();
     }
 
@@ -369,7 +371,7 @@ impl Bytes {
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         // SAFETY: as in `read`, the other way round.
-        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
+        unsafe { copy_bytes(NonNull::from(bytes).cast(), to, bytes.len()) }
     }
 
     /// Copies bytes from this memory into that of another channel.
@@ -377,9 +379,15 @@ impl Bytes {
     pub(crate) fn copy_to(&self, offset: usize, length: usize, to: &Self, to_offset: usize) {
         let from = self.at(offset, length);
         let to = to.at(to_offset, length);
-        // SAFETY: both ranges were asserted; they may be in one mapping (an app that talks to
-        // itself), hence `copy_to`, which allows for overlap. Concurrent writers as in `read`.
-        unsafe { from.copy_to(to, length) }
+        // SAFETY: both ranges were asserted. They may be in one mapping (an app that talks to
+        // itself), and `copy_to` allows for overlap. Concurrent writers as in `read`.
+        unsafe {
+            if from.addr().get().abs_diff(to.addr().get()) < length {
+                from.copy_to(to, length);
+            } else {
+                copy_bytes(from, to, length);
+            }
+        }
     }
 
     /// Asks the processor to load the line at `offset`, which need not be in range.
@@ -434,6 +442,22 @@ impl Bytes {
         // SAFETY: in range, asserted just above.
         unsafe { self.base.add(offset) }
     }
+}
+
+/// Copies bytes, no more at once than [`COPY_BYTES`].
+///
+/// # Safety
+/// As for [`NonNull::copy_to_nonoverlapping`].
+#[inline]
+unsafe fn copy_bytes(from: NonNull<u8>, to: NonNull<u8>, length: usize) {
+    let mut done = 0;
+    while length - done > COPY_BYTES {
+        // SAFETY: these are among the bytes of which the caller has promised all.
+        unsafe { from.add(done).copy_to_nonoverlapping(to.add(done), COPY_BYTES) };
+        done += COPY_BYTES;
+    }
+    // SAFETY: likewise, the others.
+    unsafe { from.add(done).copy_to_nonoverlapping(to.add(done), length - done) };
 }
 
 /// Between a copy out of shared memory and whoever looks at it. To the compiler any memory that

@@ -14,6 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use clearway_base::copy;
+
 use crate::wait::check_may_wait;
 use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message};
 use books::{Books, Entry, Line, Unsent};
@@ -633,7 +635,7 @@ fn put_later(
     channel.send_filled_later(connection, HEADER_BYTES + body.len(), |bytes| {
         let (head, rest) = bytes.split_at_mut(HEADER_BYTES);
         head.copy_from_slice(&header.to_bytes());
-        rest.copy_from_slice(body);
+        copy(rest, body);
     })
 }
 

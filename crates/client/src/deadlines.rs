@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use clearway_base::copy;
 use clearway_channel::{Code, Command, Extent};
 
 use crate::{Awaited, Channel, ConnectionId, Error, SendBuffer};
@@ -28,7 +29,7 @@ impl Channel {
         let length = self.check_length(message.len())?;
         let (extent, left) =
             self.room_within(within, |channel| channel.room_in(connection, length))?;
-        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        copy(self.end.transmit_bytes(&extent), message);
         self.put_within(connection, extent, length, left)
     }
 

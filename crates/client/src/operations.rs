@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::time::Duration;
 
+use clearway_base::copy;
 use clearway_channel::{
     BATCH_MAX, Command, Completion, Description, Extent, GRANTS_MAX, Granted, Group, OperationKind,
     OperationStatus, REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
@@ -556,7 +557,7 @@ impl Payload<'_> {
     fn write(&self, into: &mut [u8]) {
         match self {
             Self::Nothing => {}
-            Self::Bytes(bytes) => into.copy_from_slice(bytes),
+            Self::Bytes(bytes) => copy(into, bytes),
             Self::Offsets(offsets) => {
                 for (place, offset) in into.as_chunks_mut::<8>().0.iter_mut().zip(*offsets) {
                     *place = offset.to_be_bytes();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use clearway_base::copy;
 use clearway_channel::{Completion, FrameRefusal, Received, Told, Unposted};
 
 use crate::channel::Unwanted;
@@ -27,7 +28,7 @@ impl Channel {
             self.inbox.push_front(Arrival::Message(message));
             return Err(Error::BufferTooSmall { length, room: buffer.len() });
         };
-        place.copy_from_slice(self.end.receive_bytes(&message.bytes));
+        copy(place, self.end.receive_bytes(&message.bytes));
         self.end.release(message.bytes);
         Ok((message.connection, length))
     }
@@ -54,7 +55,7 @@ impl Channel {
             self.inbox.insert(at, Arrival::Message(message));
             return Err(Error::BufferTooSmall { length, room: buffer.len() });
         };
-        place.copy_from_slice(self.end.receive_bytes(&message.bytes));
+        copy(place, self.end.receive_bytes(&message.bytes));
         self.end.release(message.bytes);
         Ok(length)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clearway_base::copy;
 use clearway_channel::{Code, Command, Extent, MESSAGE_BYTES_MAX, OUTSTANDING_SENDS_MAX};
 
 use crate::event::Arrival;
@@ -21,8 +22,8 @@ impl Channel {
         message: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        let copy = |bytes: &mut [u8]| bytes.copy_from_slice(message);
-        if self.put_at_once(connection, message.len(), copy) {
+        let fill = |bytes: &mut [u8]| copy(bytes, message);
+        if self.put_at_once(connection, message.len(), fill) {
             self.tell();
             return Ok(());
         }
@@ -43,8 +44,8 @@ impl Channel {
     /// packets, and an embedded engine is asked only once.
     #[inline]
     pub fn send_later(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
-        let copy = |bytes: &mut [u8]| bytes.copy_from_slice(message);
-        self.send_filled_later(connection, message.len(), copy)
+        let fill = |bytes: &mut [u8]| copy(bytes, message);
+        self.send_filled_later(connection, message.len(), fill)
     }
 
     /// The same for a message of `length` bytes that `fill` writes, which may be called again.
@@ -133,8 +134,8 @@ impl Channel {
     }
 
     fn try_put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
-        let copy = |bytes: &mut [u8]| bytes.copy_from_slice(message);
-        let put = self.put(connection, message.len(), copy)?;
+        let fill = |bytes: &mut [u8]| copy(bytes, message);
+        let put = self.put(connection, message.len(), fill)?;
         if put.is_some() {
             self.tell();
         }

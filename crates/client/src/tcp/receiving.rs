@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
+use clearway_base::copy;
 use clearway_channel::ReceiveBuffer;
 
 use super::{TcpId, is_not_open};
@@ -94,7 +95,7 @@ impl Channel {
         {
             let bytes = &self.end.receive_bytes(granted)[connection.read_bytes as usize..];
             let count = bytes.len().min(buffer.len() - copied);
-            buffer[copied..copied + count].copy_from_slice(&bytes[..count]);
+            copy(&mut buffer[copied..copied + count], &bytes[..count]);
             copied += count;
             if count < bytes.len() {
                 connection.read_bytes += count as u32; // of a buffer of the pool

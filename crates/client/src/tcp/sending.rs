@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clearway_base::copy;
 use clearway_channel::{Command, Extent};
 
 use super::{Connection, Sent, TcpId, is_not_open};
@@ -55,7 +56,7 @@ impl Channel {
             }
             let extent = channel.with_room(|channel| channel.tcp_allocate(piece.len() as u32))?;
             let Some(extent) = extent else { return Ok(None) };
-            channel.end.transmit_bytes(&extent).copy_from_slice(piece);
+            copy(channel.end.transmit_bytes(&extent), piece);
             match channel.tcp_put(id, extent, piece.len() as u32, has_more) {
                 Ok(()) => Ok(Some(piece.len())),
                 Err((extent, error)) => {

@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
+use clearway_base::COPY_BYTES;
+
 use super::buffers::{Buffers, Violation, prefetch};
 use super::region::Region;
 use super::ring::{Descriptor, Ring};
@@ -268,10 +270,16 @@ impl Receiver {
     fn copy(&self, index: u16, descriptor: Descriptor, target: &mut [u8]) -> Result<(), Violation> {
         let source = self.locate(index, descriptor).ok_or(Violation::Extent)?;
         assert!(target.len() <= descriptor.length as usize);
-        // SAFETY: `descriptor.length` bytes are mapped at `source`; the target is private and
-        // cannot overlap the mapping. The peer may write the source meanwhile: then the copy holds
-        // a mixture, which is as good as any other frame from a peer that we do not trust.
-        unsafe { source.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+        for (at, piece) in target.chunks_mut(COPY_BYTES).enumerate() {
+            // SAFETY: `descriptor.length` bytes are mapped at `source`, no fewer than the target
+            // has; the target is private and cannot overlap the mapping. The peer may write the
+            // source meanwhile: then the copy holds a mixture, which is as good as any other frame
+            // from a peer that we do not trust.
+            unsafe {
+                let source = source.add(at * COPY_BYTES);
+                source.as_ptr().copy_to_nonoverlapping(piece.as_mut_ptr(), piece.len());
+            }
+        }
         // To the compiler the source may have changed here, as by a signal handler: whatever is
         // looked at from now on is the copy.
         compiler_fence(Ordering::SeqCst);

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use clearway_base::COPY_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::buffers::{Buffers, Violation, prefetch_to_write};
@@ -244,9 +245,14 @@ impl Sender {
             if gathered {
                 let target = self.locate(place, part).ok_or(Violation::Extent)?;
                 let source = &self.gather[done..done + part];
-                // SAFETY: `locate` checked that `part` bytes are mapped at `target`; the source is
-                // a private slice of that length and cannot overlap the mapping.
-                unsafe { target.as_ptr().copy_from_nonoverlapping(source.as_ptr(), part) };
+                for (at, piece) in source.chunks(COPY_BYTES).enumerate() {
+                    // SAFETY: `locate` checked that `part` bytes are mapped at `target`; the source
+                    // is a private slice of that length and cannot overlap the mapping.
+                    unsafe {
+                        let target = target.add(at * COPY_BYTES);
+                        target.as_ptr().copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                    }
+                }
             }
             done += part;
             self.put(place, part, done < length);
