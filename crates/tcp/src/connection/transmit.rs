@@ -541,7 +541,8 @@ impl Connection {
     fn reset_segment(&mut self, now: Time) -> Transmit {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let options = Options { timestamps, ..Options::default() };
-        let repr = self.header(self.snd.next(), Flags::RST | Flags::ACK, options);
+        let start = self.acceptable().max(self.snd.first()); // the SYN may not be acknowledged
+        let repr = self.header(start, Flags::RST | Flags::ACK, options);
         Transmit::bare(self.local, self.remote, repr, self.settings.ip)
     }
 }

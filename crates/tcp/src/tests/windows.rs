@@ -60,6 +60,17 @@ cases! {
         +0.04 > . 1:1(0) ack 101
         +0.36 > . 1:2(1) ack 101";
 
+    /// 3.10.7.4: "special allowance should be made to accept valid ACKs, URGs, and RSTs" with a
+    /// window of zero, but RFC 5961, 3.2, has the reset "exactly match the next expected sequence
+    /// number": a peer that has not taken the probe expects its byte.
+    a_reset_after_a_probe_is_acceptable: established() => "
+        < . 1:1(0) ack 1 win 0
+        send 10
+        +0.2 > . 1:2(1) ack 1
+        < . 1:1(0) ack 1 win 0
+        abort; > R. 1:1(0) ack 1
+        state CLOSED; end Aborted";
+
     /// 3.8.6.1: a probe says nothing of the path, and its answer is no sign of congestion.
     a_closed_window_is_no_congestion: established() => "
         < . 1:1(0) ack 1 win 0
