@@ -60,6 +60,19 @@ cases! {
         +0.04 > . 1:1(0) ack 101
         +0.36 > . 1:2(1) ack 101";
 
+    /// RFC 7323, 2.4: a window that is shifted may seem to be retracted, by rounding. A peer that
+    /// has all that was sent would drop what stands before that; what is retracted by more than a
+    /// step is another matter.
+    an_acknowledgement_is_acceptable_despite_rounding:
+        established_with("window_scaling", "mss 1000,wscale 4") => "
+        < . 1:1(0) ack 1 win 63
+        send 3000
+        > . 1:1001(1000) ack 1
+        < P. 1:101(100) ack 501 win 31
+        +0.04 > . 1001:1001(0) ack 101
+        < P. 101:201(100) ack 501 win 20
+        +0.04 > . 821:821(0) ack 201";
+
     /// 3.10.7.4: "special allowance should be made to accept valid ACKs, URGs, and RSTs" with a
     /// window of zero, but RFC 5961, 3.2, has the reset "exactly match the next expected sequence
     /// number": a peer that has not taken the probe expects its byte.
