@@ -170,6 +170,17 @@ cases! {
         +1.6 > P. 1:11(10) ack 1
         < . 1:1(0) ack 11; state ESTAB";
 
+    /// What else an app sets does not hurry the probes.
+    keep_alive_goes_on_as_it_was_set: established_with("keep_alive_s=60", "mss 1000") => "
+        +60 > . 0:0(0) ack 1
+        set no_delay
+        +10 > . 0:0(0) ack 1
+        unset no_delay
+        +10 > . 0:0(0) ack 1
+        set no_delay
+        +10 > R. 1:1(0) ack 1
+        state CLOSED; end TimedOut";
+
     /// 3.8.4: half-closed connections are kept alive, too.
     keep_alive_in_fin_wait_2: established_with("keep_alive_s=60", "mss 1000") => "
         shutdown; > F. 1:1(0) ack 1
