@@ -284,3 +284,14 @@ cases! {
         room 0; send 1000
         +0.2 > . 1001:2001(1000) ack 1";
 }
+
+/// RFC 5482, 4.2: a user timeout takes the place of a number of probes, and may be longer than all
+/// that can be counted.
+#[test]
+fn a_user_timeout_outlasts_any_number_of_probes() {
+    let mut script = established_with("keep_alive_s=10 user_timeout_ms=3000000", "mss 1000");
+    for _ in 1..300 {
+        script = script.play("+10 > . 0:0(0) ack 1");
+    }
+    script.play("+10 > R. 1:1(0) ack 1; state CLOSED; end TimedOut");
+}
