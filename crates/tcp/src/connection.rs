@@ -431,10 +431,13 @@ impl Connection {
             self.rcv.resize(&settings);
         }
         self.size.bound(settings.segment_bytes_max);
+        let is_watched_anew = settings.keep_alive != self.settings.keep_alive;
         self.settings = settings;
         if self.state.is_synchronized() {
             self.retries_max = settings.retries;
-            self.watch_for_silence();
+            if is_watched_anew {
+                self.watch_for_silence(); // else a probe may be out, and has its own time
+            }
         }
     }
 

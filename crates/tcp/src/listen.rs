@@ -155,6 +155,16 @@ impl Offer {
         }
     }
 
+    /// What of it comes back with a cookie: most of it by the timestamp, and so without that the
+    /// segment size alone. What the peer is told is no more, since it would go by it: it would take
+    /// windows to be shifted that are not.
+    pub(crate) fn in_cookie(self) -> Self {
+        match self.timestamp {
+            Some(_) => Self { ecn: self.ecn.without_accuracy(), ..self },
+            None => Self { segment_bytes: self.segment_bytes, ..Self::default() },
+        }
+    }
+
     /// The same as options of a SYN.
     fn options(&self) -> Options {
         Options {

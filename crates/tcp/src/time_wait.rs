@@ -231,6 +231,7 @@ impl TimeWaits {
         saved: &SavedTimeWait,
     ) -> Result<Option<(SlotId, Tuple)>, Invalid> {
         let is_so = saved::is_position(saved.rcv_next)
+            && saved.rcv_window <= 1 << 30
             && saved.rcv_scale <= 14
             && saved.ends.0.is_ipv4() == saved.ends.1.is_ipv4();
         ensure(is_so, "what guards its ports is none")?;

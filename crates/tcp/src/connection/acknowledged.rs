@@ -233,7 +233,9 @@ impl Connection {
         }
     }
 
-    /// True if recovery is over, because all is acknowledged or because nothing was lost.
+    /// True if recovery is over, because all is acknowledged or because nothing was lost, and there
+    /// is nothing more to be found. What was sent during it may have holes of its own, of which no
+    /// other acknowledgement may tell.
     fn ends_recovery(&mut self, seen: &Ack, arrival: &Arrival) -> bool {
         let echo = arrival.repr.options.timestamps.map_or(0, |option| option.echo);
         let is_spurious = !self.recovery.is_open()
@@ -252,7 +254,7 @@ impl Connection {
         self.rack.on_recovered();
         self.control_before = None;
         self.recovery.end();
-        true
+        self.board.sacked_bytes() == 0
     }
 
     fn on_spurious(&mut self) {

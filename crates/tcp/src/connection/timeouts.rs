@@ -191,7 +191,7 @@ impl Connection {
             self.reset_due = true;
             return self.finish(End::TimedOut);
         }
-        self.keep_alive_probes += 1;
+        self.keep_alive_probes = self.keep_alive_probes.saturating_add(1);
         self.probe = Some(Probe::KeepAlive);
         self.timers.set(Timer::KeepAlive, now + keep_alive.interval_ns);
     }

@@ -138,13 +138,16 @@ impl Connection {
     /// Where a segment without data is acceptable to the peer: in its window. A peer that has
     /// closed it has not kept what a probe has sent behind it (RFC 9293, section 3.10.7.4: with a
     /// window of zero, SEG.SEQ = RCV.NXT), and would drop this one, and the window that it opens,
-    /// unread.
+    /// unread. A shifted window that seems to have shrunk by less than a step was rounded down (RFC
+    /// 7323, section 2.4): the peer may have all that was sent, and what stands before is old.
     #[inline]
     fn acceptable(&self) -> u64 {
-        let next = self.snd.next();
+        let (next, window) = (self.snd.next(), self.snd.window());
+        let edge = self.snd.una() + window;
         match self.state {
             State::SynReceived => next, // the window is not known yet
-            _ => next.min(self.snd.una() + self.snd.window()),
+            _ if window > 0 && next < edge + (1 << self.snd.scale()) => next,
+            _ => next.min(edge),
         }
     }
 
@@ -541,7 +544,8 @@ impl Connection {
     fn reset_segment(&mut self, now: Time) -> Transmit {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let options = Options { timestamps, ..Options::default() };
-        let repr = self.header(self.snd.next(), Flags::RST | Flags::ACK, options);
+        let start = self.acceptable().max(self.snd.first()); // the SYN may not be acknowledged
+        let repr = self.header(start, Flags::RST | Flags::ACK, options);
         Transmit::bare(self.local, self.remote, repr, self.settings.ip)
     }
 }

@@ -88,7 +88,7 @@ impl Stack {
         let timestamp_offset = self.timestamp_offset(&tuple);
         let isn = match has_cookie {
             true => {
-                offer.ecn = offer.ecn.without_accuracy();
+                offer = offer.in_cookie();
                 let size = offer.segment_bytes.unwrap_or(536);
                 cookie::make(&self.secret, now, &tuple, repr.sequence, size)
             }

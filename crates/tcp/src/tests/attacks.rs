@@ -79,19 +79,24 @@ fn a_syn_flood_is_answered_with_cookies() {
     assert_eq!(host.stack.connections().count(), 1);
 }
 
-/// RFC 4987, 3.6: without timestamps a cookie has room for the segment size alone.
+/// RFC 4987, 3.6: without timestamps a cookie has room for the segment size alone. RFC 7323, 2.2:
+/// who is told of a window scale takes windows to be shifted, so its peer is told of none.
 #[test]
 fn a_cookie_without_timestamps_keeps_the_segment_size_alone() {
     let config = Config { half_open_max: 0, ..Config::default() };
-    let (mut host, now) = host(config, Settings::default());
+    let (mut host, now) = host(config, Settings { ecn: true, ..Settings::default() });
     let options = Options {
         maximum_segment_size: Some(1460),
         window_scale: Some(9),
         sack_permitted: true,
         ..Options::default()
     };
-    segment(&mut host, now, 1, Flags::SYN, (7, 0), options);
-    let ack = host.stack.poll_transmit(now, 1).expect("an answer").repr.sequence.wrapping_add(1);
+    segment(&mut host, now, 1, Flags::SYN | Flags::ECE | Flags::CWR, (7, 0), options);
+    let answer = host.stack.poll_transmit(now, 1).expect("an answer").repr;
+    let told = (answer.options.window_scale, answer.options.sack_permitted);
+    assert_eq!((told, answer.flags), ((None, false), Flags::SYN | Flags::ACK));
+    assert!(answer.options.maximum_segment_size.is_some());
+    let ack = answer.sequence.wrapping_add(1);
     segment(&mut host, now, 1, Flags::ACK, (8, ack), Options::default());
     let key = host.stack.connections().next().expect("open");
     let info = host.stack.info(key).expect("open");

@@ -63,6 +63,22 @@ cases! {
         +0.01 < . 1:1(0) ack 7001 win 60000
         recovery open; in_flight 0";
 
+    /// RFC 8985, 6.2, step 5: what is sent during a recovery and lost is found by the
+    /// acknowledgement that ends the recovery, too: it may be the last to come before a timeout.
+    rack_looks_behind_a_recovery_that_ends: far_away() => "
+        send 4000
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1; > . 2001:3001(1000) ack 1
+        > P. 3001:4001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 1001:4001>
+        > . 1:1001(1000) ack 1
+        send 2000; > . 4001:5001(1000) ack 1; > P. 5001:6001(1000) ack 1
+        +0.1 < . 1:1(0) ack 4001 win 60000 <sack 5001:6001>
+        recovery open
+        +0.025 > . 4001:5001(1000) ack 1
+        recovery recovery
+        +0.1 < . 1:1(0) ack 6001 win 60000
+        recovery open; in_flight 0";
+
     /// RFC 6937, 3.1: a segment leaves for each that arrives, when what is in flight is what it
     /// should be.
     prr_sends_as_much_as_arrives: far_away() => "

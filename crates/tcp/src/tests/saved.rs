@@ -9,6 +9,7 @@ use clearway_wire::Ecn;
 use clearway_wire::tcp::{self, Flags};
 use clearway_world::{Faults, Steps};
 
+use super::script::begin::time_wait;
 use super::transfer::Flow;
 use super::world::{Host, Packet, World, ecn_option, rate, short_link};
 use crate::*;
@@ -212,6 +213,18 @@ fn a_saved_state_is_not_trusted() {
         }
     }
     assert!(refused > 500 && restored > 500, "{refused} refused, {restored} restored");
+}
+
+/// Nor is what guards its ports: a window that nobody can offer is refused.
+#[test]
+fn a_window_that_cannot_be_is_refused_in_time_wait() {
+    let script = time_wait();
+    let restored = |window| {
+        let mut saved = script.host.stack.save();
+        saved.time_waits[0].rcv_window = window;
+        Stack::restore(saved, Config::default(), 1500, script.now).is_ok()
+    };
+    assert_eq!([10_000, 65_535 << 14, u64::MAX].map(restored), [true, true, false]);
 }
 
 /// A segment of more than the interface takes has no room in its queue's buffers.

@@ -60,6 +60,30 @@ cases! {
         +0.04 > . 1:1(0) ack 101
         +0.36 > . 1:2(1) ack 101";
 
+    /// RFC 7323, 2.4: a window that is shifted may seem to be retracted, by rounding. A peer that
+    /// has all that was sent would drop what stands before that; what is retracted by more than a
+    /// step is another matter.
+    an_acknowledgement_is_acceptable_despite_rounding:
+        established_with("window_scaling", "mss 1000,wscale 4") => "
+        < . 1:1(0) ack 1 win 63
+        send 3000
+        > . 1:1001(1000) ack 1
+        < P. 1:101(100) ack 501 win 31
+        +0.04 > . 1001:1001(0) ack 101
+        < P. 101:201(100) ack 501 win 20
+        +0.04 > . 821:821(0) ack 201";
+
+    /// 3.10.7.4: "special allowance should be made to accept valid ACKs, URGs, and RSTs" with a
+    /// window of zero, but RFC 5961, 3.2, has the reset "exactly match the next expected sequence
+    /// number": a peer that has not taken the probe expects its byte.
+    a_reset_after_a_probe_is_acceptable: established() => "
+        < . 1:1(0) ack 1 win 0
+        send 10
+        +0.2 > . 1:2(1) ack 1
+        < . 1:1(0) ack 1 win 0
+        abort; > R. 1:1(0) ack 1
+        state CLOSED; end Aborted";
+
     /// 3.8.6.1: a probe says nothing of the path, and its answer is no sign of congestion.
     a_closed_window_is_no_congestion: established() => "
         < . 1:1(0) ack 1 win 0
@@ -145,6 +169,17 @@ cases! {
         +0.8 > P. 1:11(10) ack 1
         +1.6 > P. 1:11(10) ack 1
         < . 1:1(0) ack 11; state ESTAB";
+
+    /// What else an app sets does not hurry the probes.
+    keep_alive_goes_on_as_it_was_set: established_with("keep_alive_s=60", "mss 1000") => "
+        +60 > . 0:0(0) ack 1
+        set no_delay
+        +10 > . 0:0(0) ack 1
+        unset no_delay
+        +10 > . 0:0(0) ack 1
+        set no_delay
+        +10 > R. 1:1(0) ack 1
+        state CLOSED; end TimedOut";
 
     /// 3.8.4: half-closed connections are kept alive, too.
     keep_alive_in_fin_wait_2: established_with("keep_alive_s=60", "mss 1000") => "
@@ -248,4 +283,15 @@ cases! {
         send 1000; > P. 1001:2001(1000) ack 1
         room 0; send 1000
         +0.2 > . 1001:2001(1000) ack 1";
+}
+
+/// RFC 5482, 4.2: a user timeout takes the place of a number of probes, and may be longer than all
+/// that can be counted.
+#[test]
+fn a_user_timeout_outlasts_any_number_of_probes() {
+    let mut script = established_with("keep_alive_s=10 user_timeout_ms=3000000", "mss 1000");
+    for _ in 1..300 {
+        script = script.play("+10 > . 0:0(0) ack 1");
+    }
+    script.play("+10 > R. 1:1(0) ack 1; state CLOSED; end TimedOut");
 }
