@@ -322,6 +322,22 @@ fn messages_count_as_dropped_if_the_peer_says_that_it_has_closed() {
     assert_eq!(told, ["message", "skipped"]);
 }
 
+/// A syn that is repeated, since its answer was lost, finds the flow that it has opened.
+#[test]
+fn a_flow_opens_though_nobody_listens_any_more() {
+    let mut network = Network::new(70, &Config::default(), Faults::default(), 1 << 20);
+    network.connect();
+    network.run_until(|network| !network.hosts[1].app.accepted.is_empty());
+    network.hosts[1].endpoint.unlisten(PORT);
+    network.cut(true);
+    network.transmit();
+    network.cut(false);
+    assert_eq!(network.link.len(), 0, "the answer is lost");
+    network.run_until(|network| network.hosts[0].app.connected == 1);
+    assert_eq!(network.hosts[1].app.accepted.len(), 1);
+    assert_eq!(network.hosts[1].endpoint.counters().dropped_refused, 0);
+}
+
 #[test]
 fn syns_that_get_no_answer_are_counted_as_retries() {
     let mut network = Network::new(64, &Config::default(), Faults::default(), 1 << 20);
