@@ -303,6 +303,11 @@ impl Outgoing {
         self.pop_done()
     }
 
+    /// Records that all that was sent has arrived.
+    pub(crate) fn acknowledge_all(&mut self) -> Done {
+        self.acknowledge(self.acknowledged..self.next)
+    }
+
     /// What has arrived before is next to what has arrived now.
     fn join_above(&mut self) {
         while let Some(above) = self.acknowledged_above.first() {

@@ -15,6 +15,10 @@ use crate::outgoing::{Carried, Outgoing, Piece};
 use crate::recovery::{Content, Told};
 use crate::state::{POSITIONS_MAX, StreamState};
 
+/// Positions of one packet, at most: what it remembers of them has 32 bits. Skip frames, each of a
+/// message as long as can be, would have more in a packet of 6 KB.
+const RANGE_MAX: u64 = u32::MAX as u64;
+
 /// One stream of a flow. What packets carry of it stands together: see [`crate::flow::Flow`].
 #[derive(Debug)]
 #[repr(C)]
@@ -90,6 +94,7 @@ impl Stream {
         while end < range.end
             && at + SKIP_FRAME_LENGTH <= bytes.len()
             && let Some(skipped) = self.outgoing.skipped(cursor)
+            && skipped.end - range.start <= RANGE_MAX
         {
             at += clearway::emit_skip(&mut bytes[at..], skipped.sequence, skipped.length);
             (end, cursor) = (skipped.end, cursor + 1);

@@ -30,7 +30,10 @@ impl Endpoint {
             self.reply_versions(now, between, syn.source_flow, header.number);
             return false;
         };
-        if !self.listeners.contains_key(&syn.port) {
+        let peer = between.peer.ip();
+        // A flow outlives its listener, and its client may have yet to hear of it.
+        let is_repeated = || self.by_peer.contains_key(&(peer, syn.source_flow));
+        if !self.listeners.contains_key(&syn.port) && !is_repeated() {
             if self.elsewhere.contains(&syn.port) {
                 self.counters.dropped_elsewhere += 1;
             } else {
@@ -39,8 +42,8 @@ impl Endpoint {
             return false;
         }
         if syn.cookie.is_empty() {
-            let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
-            let engines = self.config.engines_between(between.local.ip(), between.peer.ip());
+            let cookie = self.cookies.issue(now, peer, syn.source_flow, syn.port);
+            let engines = self.config.engines_between(between.local.ip(), peer);
             let port = between.peer.port();
             let challenge = Challenge { engines, port, cookie: &cookie };
             self.counters.challenges_sent += 1;
@@ -50,7 +53,6 @@ impl Endpoint {
             });
             return false;
         }
-        let peer = between.peer.ip();
         let Some(rtt_ns) = self.cookies.age_ns(now, syn.cookie, peer, syn.source_flow, syn.port)
         else {
             self.counters.dropped_cookie += 1;

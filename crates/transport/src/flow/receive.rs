@@ -405,13 +405,17 @@ impl Flow {
         if reason != Reason::Closed {
             return Outcome::Ended(reason);
         }
-        if !matches!(self.state, State::Closing) || self.close_waits {
-            return Outcome::Ended(Reason::Reset); // nobody closed it
+        let was_closed = matches!(self.state, State::Closing) && !self.close_waits;
+        // A close leaves after all messages: the peer cannot have got one.
+        if !was_closed || !self.main.outgoing.is_sent() {
+            return Outcome::Ended(Reason::Reset);
         }
-        let messages = self.main.outgoing.messages_open() as u32
-            - self.main.outgoing.operations().count() as u32;
-        self.main.messages_sent += u64::from(messages);
-        app.sent(self.main.owner, messages);
+        let done = self.main.outgoing.acknowledge_all();
+        self.main.tell_dropped(app);
+        if done.messages > 0 {
+            self.main.messages_sent += u64::from(done.messages);
+            app.sent(self.main.owner, done.messages);
+        }
         Outcome::Ended(Reason::Closed)
     }
 

@@ -1,13 +1,16 @@
 //! Messages that are dropped if they cannot leave in time.
 
+use core::ops::Range;
 use std::collections::{HashMap, HashSet};
 
-use clearway_base::{MICROSECOND, MILLISECOND, Random};
+use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
 use clearway_wire::clearway::{emit_fragment, emit_message, emit_skip, emit_stream};
 use clearway_world::Steps;
 
 use super::in_flow::Streams;
-use super::{Faults, WINDOW, bad, content};
+use super::{Faults, TestApp, WINDOW, bad, content};
+use crate::company::{Company, Sending};
+use crate::stream::Stream;
 use crate::{Deadline, Owner, Reason, StreamKey};
 
 impl Streams {
@@ -216,4 +219,38 @@ fn who_does_not_read_is_not_flooded() {
         world.network.hosts[0].app.dropped.len() + world.count(1, stream) == 100
     });
     assert_eq!(world.told(owner).len(), 100, "each");
+}
+
+/// Sends all that there is in packets of 9000 bytes, since it is late as skip frames; the positions
+/// of each packet.
+fn skip_all(stream: &mut Stream) -> Vec<Range<u64>> {
+    let (mut company, app) = (Company::default(), TestApp::new(0));
+    let (mut bytes, mut packets) = (vec![0_u8; 9000], Vec::new());
+    while stream.outgoing.has_data() {
+        let mut sending = Sending { now: Time::from_ns(1), company: &mut company };
+        let mut sent = 0..0;
+        stream.emit_messages(&mut sending, &mut bytes, 100, &mut sent, &app);
+        assert!(!sent.is_empty());
+        packets.push(sent);
+    }
+    packets
+}
+
+/// However many were dropped, and however long they were: what a packet remembers of its positions
+/// has 32 bits.
+#[test]
+fn what_is_skipped_again_has_no_more_positions_than_a_packet_may() {
+    const LENGTH: u32 = 8 << 20;
+    let mut stream = Stream::new(own(0), 0);
+    stream.outgoing.raise_limit(u64::MAX);
+    for number in 0..600 {
+        stream.outgoing.push_until(0, LENGTH, Deadline { at: Time::ZERO, number });
+    }
+    let end = 600 * (crate::MESSAGE_OVERHEAD + u64::from(LENGTH));
+    assert_eq!(skip_all(&mut stream).last().map(|last| last.end), Some(end));
+    // All of it was lost.
+    stream.outgoing.send_again(0..end);
+    let again = skip_all(&mut stream);
+    assert!(again.iter().all(|packet| packet.end - packet.start <= u64::from(u32::MAX)));
+    assert_eq!((again.len(), again.last().map(|last| last.end)), (2, Some(end)));
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
     Frame, HEADER_LENGTH, Header, MESSAGE_FRAME_LENGTH, Packet, PacketType, Syn, SynAck, VERSION,
@@ -11,7 +11,7 @@ use clearway_wire::clearway::{
 use clearway_world::Steps;
 
 use super::{Faults, Network, PORT, transfer};
-use crate::{Config, Endpoint, FlowInfo, FlowKey, NoStream, Owner, Reason};
+use crate::{Config, Deadline, Endpoint, FlowInfo, FlowKey, NoStream, Owner, Reason};
 
 /// Two hosts of which neither has anything to say.
 fn settled(config: &Config) -> (Network, [FlowKey; 2]) {
@@ -275,12 +275,12 @@ fn a_flow_that_was_closed_stays_for_three_probe_timeouts() {
     }
 }
 
-/// A close of which the peer remembers that it got it: all that was sent before has arrived.
-#[test]
-fn messages_count_as_sent_if_the_peer_says_that_it_has_closed() {
+/// Host 0 sends what `send` says, and closes. The peer has got all of that; its acknowledgements
+/// are lost for as long as it waits, and then it says that the flow was closed.
+fn closed_without_acknowledgements(send: impl FnOnce(Time, &mut Endpoint, FlowKey)) -> Network {
     let (mut network, keys) = settled(&Config::default());
     let (now, host) = (network.now, &mut network.hosts[0]);
-    (0..3).for_each(|_| host.endpoint.send(now, keys[0], 0, 10));
+    send(now, &mut host.endpoint, keys[0]);
     host.endpoint.close(now, keys[0], &mut host.app);
     let packets = packets(&mut network);
     let (source, host) = (network.hosts[0].address, &mut network.hosts[1]);
@@ -288,14 +288,54 @@ fn messages_count_as_sent_if_the_peer_says_that_it_has_closed() {
         host.handle(now, source, Ecn::Capable, packet);
     }
     assert_eq!(host.app.closed, [Reason::Closed]);
-    // Its acknowledgements are lost for as long as it waits.
     network.cut(true);
     network.run_until(|network| network.hosts[1].endpoint.flows().count() == 0);
     network.cut(false);
     assert_eq!(flow(&network).messages_sent, 0);
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
-    assert_eq!((network.hosts[0].app.closed[0], network.hosts[0].app.sent), (Reason::Closed, 3));
+    assert_eq!(network.hosts[0].app.closed, [Reason::Closed]);
     assert_eq!(network.hosts[0].endpoint.counters().flows_reset_by_peer, 0);
+    network
+}
+
+/// A close of which the peer remembers that it got it: all that was sent before has arrived.
+#[test]
+fn messages_count_as_sent_if_the_peer_says_that_it_has_closed() {
+    let network = closed_without_acknowledgements(|now, endpoint, key| {
+        (0..3).for_each(|_| endpoint.send(now, key, 0, 10));
+    });
+    assert_eq!(network.hosts[0].app.sent, 3);
+    closed_without_acknowledgements(|_, _, _| ()); // and none is no news
+}
+
+/// The same of what was dropped: both apps hear of it.
+#[test]
+fn messages_count_as_dropped_if_the_peer_says_that_it_has_closed() {
+    let network = closed_without_acknowledgements(|now, endpoint, key| {
+        endpoint.send(now, key, 0, 10);
+        endpoint.send_until(now, key, 0, 10, Deadline { at: now - 1, number: 7 });
+    });
+    let [client, server] = &network.hosts;
+    let owner = Owner { channel: 1, connection: 1 };
+    assert_eq!((client.app.sent, &client.app.dropped[..]), (2, &[(owner, 7)][..]));
+    let told: Vec<_> = server.app.told.iter().map(|(_, what)| *what).collect();
+    assert_eq!(told, ["message", "skipped"]);
+}
+
+/// A syn that is repeated, since its answer was lost, finds the flow that it has opened.
+#[test]
+fn a_flow_opens_though_nobody_listens_any_more() {
+    let mut network = Network::new(70, &Config::default(), Faults::default(), 1 << 20);
+    network.connect();
+    network.run_until(|network| !network.hosts[1].app.accepted.is_empty());
+    network.hosts[1].endpoint.unlisten(PORT);
+    network.cut(true);
+    network.transmit();
+    network.cut(false);
+    assert_eq!(network.link.len(), 0, "the answer is lost");
+    network.run_until(|network| network.hosts[0].app.connected == 1);
+    assert_eq!(network.hosts[1].app.accepted.len(), 1);
+    assert_eq!(network.hosts[1].endpoint.counters().dropped_refused, 0);
 }
 
 #[test]
