@@ -59,6 +59,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_text(text).map_err(Failure::failed)
 }
 
+/// For people, beside the output proper. That nobody reads it is no failure.
+pub(crate) fn eprint(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// An empty table; columns whose titles start with `#` are aligned to the right, and the `#` is
 /// not shown.
 pub(crate) fn table(titles: &[&str]) -> Table {

@@ -8,7 +8,7 @@ use clearway_client::{Channel, Error, InterfaceAddress, MacChoice, Options, Vif,
 
 use super::observer::Observer;
 use super::packet;
-use crate::output::Failure;
+use crate::output::{Failure, eprint};
 use crate::stop::Stop;
 
 /// How often it is looked whether Ctrl-C has come.
@@ -131,9 +131,4 @@ pub(super) fn write(text: &str) -> Result<bool, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::Failed(format!("cannot write to standard output: {error}"))),
     }
-}
-
-/// For people, beside the output proper. That nobody reads it is no failure.
-pub(super) fn eprint(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }
