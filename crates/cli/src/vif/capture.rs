@@ -57,7 +57,6 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = Stop::hold_back()?;
     let mut observer = Observer::new(arguments.socket.as_deref())?;
-    let mut output = Output::open(arguments)?;
     let mut channel = attach(arguments)?;
     let (nic, _) = channel.engine().rsplit_once('/').unwrap_or((channel.engine(), ""));
     observer.nic = nic.to_owned();
@@ -68,6 +67,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         connection: arguments.flow,
     };
     let capture = channel.open_capture(&options).map_err(Failure::failed)?;
+    // A file that is there already is not emptied for a capture that is refused.
+    let mut output = Output::open(arguments)?;
     let start_ns = wall_clock_ns();
     eprint("capturing; Ctrl-C ends it\n");
     let result = receive(arguments, &mut channel, &mut observer, &mut output, &stop);
