@@ -92,6 +92,12 @@ impl Ping<'_> {
 
     fn send_messages(&mut self, peers: &[SocketAddr]) -> Result<(), Failure> {
         let arguments = self.arguments;
+        if arguments.udp_port.is_some() {
+            let text = "--udp-port is for packets: no connection goes to a daemon with another \
+                        port, and so no message; leave it out, or give HOST without a port and a \
+                        --size that a packet carries";
+            return Err(Failure::Usage(text.to_owned()));
+        }
         let socket = arguments.socket.as_deref();
         let mut echo = Echo::open(socket, peers, arguments.size)
             .map_err(|error| reason::of_bench(socket, error))?;

@@ -35,6 +35,10 @@ fn failures_have_exit_codes_and_remedies() {
     refused(&["ping", "somewhere.invalid"], 2, &["cannot find \"somewhere.invalid\""]);
     refused(&["ping", "10.0.0.1", "--size", "5"], 2, &["24..=8388608"]);
     refused(&["ping", "10.0.0.1", "--count", "-1"], 2, &["-1"]);
+    for message in [&["10.0.0.1:5001"][..], &["10.0.0.1", "--size", "100000"]] {
+        let arguments = [&["ping", "--udp-port", "7"][..], message].concat();
+        refused(&arguments, 2, &["--udp-port is for packets"]);
+    }
     refused(&["daemon", "--check"], 2, &["--config"]);
     let missing = ["daemon", "--config", "/nonexistent/clearway.toml"];
     refused(&missing, 2, &["/nonexistent/clearway.toml: cannot read it", "--config"]);
