@@ -9,11 +9,10 @@ use std::time::Duration;
 use clearway_client::{CaptureOptions, Channel, Error, Frame, Options, Sizes, VifId};
 
 use super::observer::{Observer, wall_clock_ns};
-use super::open::write;
 use super::packet;
 use super::pcapng::{Direction, Packet, Statistics, Writer};
 use super::sightings::{Party, verdict};
-use crate::output::{Failure, eprint};
+use crate::output::{Failure, eprint, write};
 use crate::stop::Stop;
 
 /// How often it is looked whether Ctrl-C has come, and what was captured is handed on.
