@@ -71,9 +71,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let start_ns = wall_clock_ns();
     eprint("capturing; Ctrl-C ends it\n");
     let result = receive(arguments, &mut channel, &mut observer, &mut output, &stop);
-    let dropped = observer.frames_dropped(capture.id.as_u32()).unwrap_or(0);
+    let dropped = observer.frames_dropped(capture.id.as_u32());
     output.finish(start_ns, dropped)?;
-    summarize(output.frames(), dropped);
+    eprint(&summary(output.frames(), dropped));
     result?;
     close(&mut channel, capture.id)
 }
@@ -137,15 +137,16 @@ fn close(channel: &mut Channel, capture: VifId) -> Result<(), Failure> {
     }
 }
 
-fn summarize(frames: u64, dropped: u64) {
-    let mut text = format!("{frames} frames captured\n");
-    if dropped > 0 {
-        text += &format!(
+fn summary(frames: u64, dropped: Option<u64>) -> String {
+    let rest = match dropped {
+        Some(0) => String::new(),
+        Some(dropped) => format!(
             "{dropped} frames were dropped, because they came faster than they were written; \
              capture less with a filter, or write to a file instead of a pipe\n"
-        );
-    }
-    eprint(&text);
+        ),
+        None => "whether frames were dropped is not known: the daemon does not say\n".to_owned(),
+    };
+    format!("{frames} frames captured\n{rest}")
 }
 
 /// What becomes of what is captured.
@@ -211,7 +212,7 @@ impl Output {
         }
     }
 
-    fn finish(&mut self, start_ns: u64, dropped: u64) -> Result<(), Failure> {
+    fn finish(&mut self, start_ns: u64, dropped: Option<u64>) -> Result<(), Failure> {
         match self {
             Self::Pcapng(recording) if !recording.has_ended => {
                 let result = recording.finish(start_ns, dropped);
@@ -250,8 +251,10 @@ impl Recording {
         Ok(interface)
     }
 
-    /// What was dropped is counted on the first interface: nobody knows whose it was.
-    fn finish(&mut self, start_ns: u64, dropped: u64) -> io::Result<()> {
+    /// What was dropped is counted on the first interface: nobody knows whose it was. If nobody
+    /// knows how much that is, nothing is said of it.
+    fn finish(&mut self, start_ns: u64, dropped: Option<u64>) -> io::Result<()> {
+        let Some(dropped) = dropped else { return self.writer.flush() };
         let end_ns = wall_clock_ns();
         let mut interfaces: Vec<(u32, u64)> = self.interfaces.values().copied().collect();
         interfaces.sort_unstable();
@@ -307,4 +310,16 @@ fn lines(frame: &Frame<'_>, hex: bool, observer: &mut Observer) -> String {
         text += &packet::hex(frame.bytes);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_dropped_is_not_said_to_be_there() {
+        assert_eq!(summary(3, Some(0)), "3 frames captured\n");
+        assert!(summary(3, Some(2)).contains("\n2 frames were dropped, "));
+        assert!(summary(3, None).ends_with(" is not known: the daemon does not say\n"));
+    }
 }
