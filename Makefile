@@ -79,7 +79,7 @@ deny:
 # The app library and what it stands on, as they would be published, each built from its package.
 # Cargo keeps what it has unpacked and built of a version, also if the package is another now.
 crates:
-	rm -rf target/crates $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/clearway-*
+	rm -rf target/crates "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/clearway-*
 	CARGO_TARGET_DIR=target/crates $(CARGO) package --allow-dirty \
 		-p clearway-base -p clearway-channel -p clearway-client -p clearway-tokio
 

@@ -4,13 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sets=${1:?a directory of rule files}
+target=${CARGO_TARGET_DIR:-target}
 contender=()
 if pkg-config --exists libdpdk 2>/dev/null; then
-    mkdir -p target
+    mkdir -p "$target"
     # shellcheck disable=SC2046
-    cc -O3 -march=native -w -o target/aclbench bench/classify/aclbench.c \
+    cc -O3 -march=native -w -o "$target/aclbench" bench/classify/aclbench.c \
         $(pkg-config --cflags --libs libdpdk)
-    contender=(--aclbench target/aclbench)
+    contender=(--aclbench "$target/aclbench")
 else
     echo "bench-classify: no libdpdk (Debian: libdpdk-dev), so librte_acl is not measured" >&2
 fi
@@ -20,11 +21,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for shape in acl1 fw1 ipc1; do
     for size in 100:100 1000:1k 5000:5k 10000:10k; do
-        target/release/clearway bench classify --generate "$shape" --count "${size%:*}" \
+        "$target/release/clearway" bench classify --generate "$shape" --count "${size%:*}" \
             >"$work/${shape}_${size#*:}"
     done
 done
 cp "$sets"/*_* "$work"
 
-target/release/clearway bench classify --sets "$work" "${contender[@]}" --plots docs/classify
-target/release/clearway bench classify --exact 100000 --patterns 1000
+"$target/release/clearway" bench classify --sets "$work" "${contender[@]}" --plots docs/classify
+"$target/release/clearway" bench classify --exact 100000 --patterns 1000

@@ -48,7 +48,11 @@ pub(crate) fn help_of_engine_counter(name: &str) -> &'static str {
 /// metric.
 fn found<'g>(groups: &'g [CounterGroup], name: &str) -> Vec<(&'g CounterGroup, &'g Counter)> {
     let metric = |group: &CounterGroup, counter: &Counter| {
-        let known = format!("{}_{}", group.name, counter.name);
+        let known = match group.name {
+            // One metric, with a label for the reason.
+            "dropped" => "dropped_frames".to_owned(),
+            group => format!("{group}_{}", counter.name),
+        };
         name.strip_prefix("clearway_").is_some_and(|name| name.trim_end_matches("_total") == known)
     };
     let all = groups.iter().flat_map(|group| group.counters.iter().map(move |c| (group, c)));
@@ -135,6 +139,8 @@ mod tests {
         };
         assert_eq!(owners("dropped_checksum"), ["transport"]);
         assert_eq!(owners("clearway_transport_dropped_checksum_total"), ["transport"]);
+        let dropped = owners("clearway_dropped_frames_total");
+        assert!(dropped.len() > 1 && dropped.iter().all(|group| *group == "dropped"));
         assert_eq!(owners("messages_sent"), ["app", "flow"]);
         assert_eq!(owners("nothing-allowed"), ["refused"]);
         assert!(owners("dropped").is_empty());

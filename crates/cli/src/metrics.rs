@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clearway_channel::control;
 use clearway_daemon::metrics::{CountersFile, counters_path_of, text};
 
-use crate::output::{Failure, print};
+use crate::output::{Failure, eprint, print};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -22,10 +22,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let numbers = file.read().map_err(Failure::failed)?;
     if !file.is_alive() {
         let ago = numbers.published.elapsed().unwrap_or_default().as_secs();
-        eprintln!(
-            "clearway: the daemon, process {}, is dead; these are its counters of {ago} s ago",
+        eprint(&format!(
+            "clearway: the daemon, process {}, is dead; these are its counters of {ago} s ago\n",
             file.process()
-        );
+        ));
     }
     print(&text(&Arc::new(file.description().clone()), &numbers))
 }

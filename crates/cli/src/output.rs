@@ -59,6 +59,22 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_text(text).map_err(Failure::failed)
 }
 
+/// Writes a text to standard output as it is, for what goes on until it is told to end; false if
+/// its reader has gone, who then has seen enough.
+pub(crate) fn write(text: &str) -> Result<bool, Failure> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Failed(format!("cannot write to standard output: {error}"))),
+    }
+}
+
+/// For people, beside the output proper. That nobody reads it is no failure.
+pub(crate) fn eprint(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// An empty table; columns whose titles start with `#` are aligned to the right, and the `#` is
 /// not shown.
 pub(crate) fn table(titles: &[&str]) -> Table {

@@ -16,8 +16,9 @@ use clearway_bench::{BENCH_PORT, Echo};
 use clearway_channel::Code;
 use clearway_channel::control::{Pong, Probe, Refusal};
 use clearway_client::resolve;
+use clearway_daemon::text::escaped_lines;
 
-use crate::output::{Failure, print};
+use crate::output::{Failure, print, write};
 use crate::reason;
 use crate::stop::Stop;
 
@@ -39,14 +40,14 @@ struct Ping<'a> {
     stop: Stop,
     begun: Instant,
     statistics: Statistics,
-    /// By Ctrl-C.
+    /// By Ctrl-C, or by a reader of the output that has gone.
     is_interrupted: bool,
 }
 
 /// How sending packets has ended.
 enum Sent {
     All,
-    /// Until there was a Ctrl-C.
+    /// Until there was a Ctrl-C, or nobody looked any more.
     Some,
     /// They cannot be sent, for this reason.
     Refused(Refusal),
@@ -82,7 +83,11 @@ impl Ping<'_> {
         let mut packets = Packets::begin(self.arguments, *peer)?;
         loop {
             match packets.next(&self.stop)? {
-                Next::Pong(pong) => self.note(&pong)?,
+                Next::Pong(pong) => {
+                    if !self.note(&pong)? {
+                        return Ok(Sent::Some);
+                    }
+                }
                 Next::Refused(refusal) => return Ok(Sent::Refused(refusal)),
                 Next::Interrupted => return Ok(Sent::Some),
                 Next::End => return Ok(Sent::All),
@@ -92,6 +97,12 @@ impl Ping<'_> {
 
     fn send_messages(&mut self, peers: &[SocketAddr]) -> Result<(), Failure> {
         let arguments = self.arguments;
+        if arguments.udp_port.is_some() {
+            let text = "--udp-port is for packets: no connection goes to a daemon with another \
+                        port, and so no message; leave it out, or give HOST without a port and a \
+                        --size that a packet carries";
+            return Err(Failure::Usage(text.to_owned()));
+        }
         let socket = arguments.socket.as_deref();
         let mut echo = Echo::open(socket, peers, arguments.size)
             .map_err(|error| reason::of_bench(socket, error))?;
@@ -102,10 +113,10 @@ impl Ping<'_> {
             let round_trip_ns = answer.map(|time| time.as_nanos() as u64);
             let last = number == arguments.count();
             let probe = round_trip_ns.map_or(Probe::Lost, Probe::Answered);
-            self.note(&Pong { number, probe, last })?;
+            let is_read = self.note(&Pong { number, probe, last })?;
             let at_once = last || (arguments.is_eager() && answer.is_some());
             let next = if at_once { sent } else { sent + arguments.interval() };
-            if self.stop.comes_before(next)? {
+            if !is_read || self.stop.comes_before(next)? {
                 self.is_interrupted = true;
                 break;
             }
@@ -113,18 +124,18 @@ impl Ping<'_> {
         Ok(())
     }
 
-    /// Counts a probe, and shows it.
-    fn note(&mut self, &Pong { number, probe, .. }: &Pong) -> Result<(), Failure> {
+    /// Counts a probe, and shows it; false if nobody looks any more.
+    fn note(&mut self, &Pong { number, probe, .. }: &Pong) -> Result<bool, Failure> {
         self.statistics.sent(number);
         if let Probe::Answered(ns) = probe {
             self.statistics.answered(Duration::from_nanos(ns));
         }
         if self.arguments.quiet {
-            return Ok(());
+            return Ok(true);
         }
         if self.arguments.flood {
             let is_answered = matches!(probe, Probe::Answered(_));
-            return if is_answered { Ok(()) } else { print(".") };
+            return if is_answered { Ok(true) } else { write(".") };
         }
         let Arguments { size, peer, .. } = self.arguments;
         let text = match probe {
@@ -137,7 +148,7 @@ impl Ping<'_> {
             Probe::NoPort => format!("no daemon at {peer}, says that host: probe {number}\n"),
             Probe::NoWay => format!("no way to {peer}, says a router: probe {number}\n"),
         };
-        print(&text)
+        write(&escaped_lines(&text))
     }
 
     /// The summary; a failure if there was no answer at all.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::client::{Client, PATIENCE};
-use crate::output::{Failure, lines, print, table};
+use crate::output::{Failure, eprint, lines, print, table};
 use crate::owned::{list, omitted, owned, show};
 use crate::units::{bytes, count};
 
@@ -21,16 +21,21 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let status = Client::connect(arguments.socket.as_deref())?.status(PATIENCE)?;
-    let regions = owned(&status, "regions");
     if arguments.json {
-        return print(&format!("{:#}\n", Value::Array(regions)));
+        eprint(&omitted(&status, "regions"));
+        return print(&format!("{:#}\n", Value::Array(owned(&status, "regions"))));
     }
-    print(&(text(&regions) + &omitted(&status, "regions")))
+    print(&page(&status))
+}
+
+fn page(status: &Value) -> String {
+    let text = text(&owned(status, "regions")) + &omitted(status, "regions");
+    if text.is_empty() { "no memory is shared\n".to_owned() } else { text }
 }
 
 fn text(regions: &[Value]) -> String {
     if regions.is_empty() {
-        return "no memory is shared\n".to_owned();
+        return String::new();
     }
     let titles =
         ["app", "#user", "engine", "name", "#region", "#memory", "#size", "rights", "#operations"];
@@ -99,7 +104,9 @@ mod tests {
 
     #[test]
     fn nothing_and_nonsense_are_shown_as_far_as_they_go() {
-        assert_eq!(super::text(&owned(&json!({}), "regions")), "no memory is shared\n");
+        assert_eq!(page(&json!({})), "no memory is shared\n");
+        let none_fits = page(&json!({ "regions_omitted": 7 }));
+        assert_eq!(none_fits, "and 7 more that did not fit in the answer\n");
         let odd = json!({ "engines": [{ "regions": [3, {}] }, 4], "apps": 5 });
         assert_eq!(text(&owned(&odd, "regions")).lines().count(), 2, "another version's status");
     }

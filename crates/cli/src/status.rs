@@ -160,7 +160,9 @@ impl Page<'_> {
             text += &self.engine(engine);
         }
         text += &match self.rows_of_apps() {
-            rows if rows.is_empty() => "\nno apps are attached\n".to_owned(),
+            rows if rows.is_empty() && self.omitted("apps").is_empty() => {
+                "\nno apps are attached\n".to_owned()
+            }
             rows => {
                 self.section("APPS", APPS, &rows) + &self.sharers(&rows) + &self.too_large(&rows)
             }

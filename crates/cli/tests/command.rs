@@ -1,6 +1,13 @@
 //! The `clearway` command without a daemon: exit codes, remedies, readers that go away.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+use clearway_channel::control::{self, Reply, StatusPart};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
+};
 
 fn clearway(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_clearway"))
@@ -28,6 +35,10 @@ fn failures_have_exit_codes_and_remedies() {
     refused(&["ping", "somewhere.invalid"], 2, &["cannot find \"somewhere.invalid\""]);
     refused(&["ping", "10.0.0.1", "--size", "5"], 2, &["24..=8388608"]);
     refused(&["ping", "10.0.0.1", "--count", "-1"], 2, &["-1"]);
+    for message in [&["10.0.0.1:5001"][..], &["10.0.0.1", "--size", "100000"]] {
+        let arguments = [&["ping", "--udp-port", "7"][..], message].concat();
+        refused(&arguments, 2, &["--udp-port is for packets"]);
+    }
     refused(&["daemon", "--check"], 2, &["--config"]);
     let missing = ["daemon", "--config", "/nonexistent/clearway.toml"];
     refused(&missing, 2, &["/nonexistent/clearway.toml: cannot read it", "--config"]);
@@ -106,6 +117,39 @@ fn doctor_speaks_json_too() {
     for finding in findings.iter().filter(|finding| finding["verdict"] != "good") {
         assert!(finding["advice"].is_string(), "{finding}");
     }
+}
+
+/// A daemon that is asked for its state so many times, and says this.
+fn daemon(path: &Path, questions: usize, state: &serde_json::Value) -> JoinHandle<()> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).expect("a socket");
+    bind(&socket, &SocketAddrUnix::new(path).expect("an address")).expect("bound");
+    listen(&socket, 1).expect("listening");
+    let part = Reply::Status(StatusPart { text: state.to_string(), more: false });
+    std::thread::spawn(move || {
+        for _ in 0..questions {
+            let command = accept(&socket).expect("a command");
+            control::receive(&command).expect("a question");
+            control::send(&command, &part, &[]).expect("told");
+        }
+    })
+}
+
+#[test]
+fn json_that_is_not_all_says_so_beside_it() {
+    let path = std::env::temp_dir().join(format!("clearway-omitted-{}", std::process::id()));
+    let state = serde_json::json!({ "regions_omitted": 7, "vifs_omitted": 7 });
+    let daemon = daemon(&path, 2, &state);
+    let at = ["--json", "--socket", path.to_str().expect("a path")];
+    for words in [&["regions"][..], &["vif", "list"]] {
+        let output = clearway(&[words, &at[..]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {told}");
+        assert_eq!(output.stdout, b"[]\n", "{words:?}");
+        assert_eq!(told, "and 7 more that did not fit in the answer\n", "{words:?}");
+    }
+    daemon.join().expect("no panic");
+    std::fs::remove_file(&path).expect("its own");
 }
 
 /// `clearway doctor | true`.

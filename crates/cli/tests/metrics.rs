@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use support::{Daemon, Network, clearway, eventually, exchange_all_sizes, new_directory};
+use support::{Daemon, Network, clearway, command, eventually, exchange_all_sizes, new_directory};
 
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/clearway.json");
 
@@ -174,6 +174,12 @@ fn counters_outlive_the_daemon_and_say_so() {
     let dead = metrics(&network.server);
     let told = String::from_utf8_lossy(&dead.stderr).into_owned();
     assert!(turns(&dead) > 0.0 && told.contains("is dead"), "{told}");
+
+    // Whoever does not read that has the numbers all the same.
+    let (reader, unread) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = command(&["metrics"], &network.server).stderr(unread).output();
+    assert!(turns(&output.expect("the command starts")) > 0.0);
 
     // The next daemon begins anew, and takes them away when it ends in good order.
     network.server.restart();

@@ -82,6 +82,19 @@ fn ctrl_c_ends_it_with_the_summary() {
     }
 }
 
+/// `clearway ping -c 0 HOST | head -n 1`.
+#[test]
+fn it_ends_when_its_reader_has_seen_enough() {
+    let network = Network::start();
+    wait_until_it_answers(&network.client, "10.8.0.2");
+    let mut process = support::command(&["ping", "-c", "0", "-i", "0.01"], &network.client);
+    process.arg("10.8.0.2").stdout(Stdio::piped());
+    let mut process = process.spawn().expect("the command starts");
+    drop(process.stdout.take());
+    eventually("it ends", || process.try_wait().expect("a child").is_some());
+    assert!(process.wait().expect("it has ended").success());
+}
+
 /// What is larger than a packet is a message, and what answers it is `bench --serve`.
 #[test]
 fn what_no_packet_carries_is_sent_as_a_message() {

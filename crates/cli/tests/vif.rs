@@ -363,7 +363,12 @@ fn what_the_policy_forbids_is_refused_with_the_line_to_write() {
     let output = clearway(&["vif", "open", "udp"], &network.client);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("message service"), "{told}");
-    let output = clearway(&["vif", "capture", "--app", "nobody"], &network.client);
+    let path = std::env::temp_dir().join(format!("clearway-refused-{}.pcapng", std::process::id()));
+    fs::write(&path, "of before").expect("written");
+    let name = path.to_str().expect("a path");
+    let output = clearway(&["vif", "capture", "--app", "nobody", "-w", name], &network.client);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("no app \"nobody\""), "{told}");
+    assert_eq!(fs::read(&path).expect("read"), b"of before", "nothing was captured");
+    fs::remove_file(&path).expect("its own");
 }

@@ -145,6 +145,8 @@ fn wide_shows_everything_as_it_is() {
 #[test]
 fn status_of_another_version_is_shown_as_far_as_it_goes() {
     assert!(page(&json!({}), false).contains("no apps"));
+    let none_fits = page(&json!({ "apps_omitted": 7 }), false);
+    assert!(none_fits.contains("and 7 more apps") && !none_fits.contains("no apps"), "{none_fits}");
     let odd = json!({ "engines": 3, "apps": [{ "engine": 4 }, 1] });
     assert!(page(&odd, false).contains("APPS"));
     let odd =

@@ -9,11 +9,10 @@ use std::time::Duration;
 use clearway_client::{CaptureOptions, Channel, Error, Frame, Options, Sizes, VifId};
 
 use super::observer::{Observer, wall_clock_ns};
-use super::open::{eprint, write};
 use super::packet;
 use super::pcapng::{Direction, Packet, Statistics, Writer};
 use super::sightings::{Party, verdict};
-use crate::output::Failure;
+use crate::output::{Failure, eprint, write};
 use crate::stop::Stop;
 
 /// How often it is looked whether Ctrl-C has come, and what was captured is handed on.
@@ -57,7 +56,6 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = Stop::hold_back()?;
     let mut observer = Observer::new(arguments.socket.as_deref())?;
-    let mut output = Output::open(arguments)?;
     let mut channel = attach(arguments)?;
     let (nic, _) = channel.engine().rsplit_once('/').unwrap_or((channel.engine(), ""));
     observer.nic = nic.to_owned();
@@ -68,12 +66,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         connection: arguments.flow,
     };
     let capture = channel.open_capture(&options).map_err(Failure::failed)?;
+    // A file that is there already is not emptied for a capture that is refused.
+    let mut output = Output::open(arguments)?;
     let start_ns = wall_clock_ns();
     eprint("capturing; Ctrl-C ends it\n");
     let result = receive(arguments, &mut channel, &mut observer, &mut output, &stop);
-    let dropped = observer.frames_dropped(capture.id.as_u32()).unwrap_or(0);
+    let dropped = observer.frames_dropped(capture.id.as_u32());
     output.finish(start_ns, dropped)?;
-    summarize(output.frames(), dropped);
+    eprint(&summary(output.frames(), dropped));
     result?;
     close(&mut channel, capture.id)
 }
@@ -137,15 +137,16 @@ fn close(channel: &mut Channel, capture: VifId) -> Result<(), Failure> {
     }
 }
 
-fn summarize(frames: u64, dropped: u64) {
-    let mut text = format!("{frames} frames captured\n");
-    if dropped > 0 {
-        text += &format!(
+fn summary(frames: u64, dropped: Option<u64>) -> String {
+    let rest = match dropped {
+        Some(0) => String::new(),
+        Some(dropped) => format!(
             "{dropped} frames were dropped, because they came faster than they were written; \
              capture less with a filter, or write to a file instead of a pipe\n"
-        );
-    }
-    eprint(&text);
+        ),
+        None => "whether frames were dropped is not known: the daemon does not say\n".to_owned(),
+    };
+    format!("{frames} frames captured\n{rest}")
 }
 
 /// What becomes of what is captured.
@@ -211,7 +212,7 @@ impl Output {
         }
     }
 
-    fn finish(&mut self, start_ns: u64, dropped: u64) -> Result<(), Failure> {
+    fn finish(&mut self, start_ns: u64, dropped: Option<u64>) -> Result<(), Failure> {
         match self {
             Self::Pcapng(recording) if !recording.has_ended => {
                 let result = recording.finish(start_ns, dropped);
@@ -250,8 +251,10 @@ impl Recording {
         Ok(interface)
     }
 
-    /// What was dropped is counted on the first interface: nobody knows whose it was.
-    fn finish(&mut self, start_ns: u64, dropped: u64) -> io::Result<()> {
+    /// What was dropped is counted on the first interface: nobody knows whose it was. If nobody
+    /// knows how much that is, nothing is said of it.
+    fn finish(&mut self, start_ns: u64, dropped: Option<u64>) -> io::Result<()> {
+        let Some(dropped) = dropped else { return self.writer.flush() };
         let end_ns = wall_clock_ns();
         let mut interfaces: Vec<(u32, u64)> = self.interfaces.values().copied().collect();
         interfaces.sort_unstable();
@@ -307,4 +310,16 @@ fn lines(frame: &Frame<'_>, hex: bool, observer: &mut Observer) -> String {
         text += &packet::hex(frame.bytes);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_dropped_is_not_said_to_be_there() {
+        assert_eq!(summary(3, Some(0)), "3 frames captured\n");
+        assert!(summary(3, Some(2)).contains("\n2 frames were dropped, "));
+        assert!(summary(3, None).ends_with(" is not known: the daemon does not say\n"));
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::client::{Client, PATIENCE};
-use crate::output::{Failure, lines, print, table};
+use crate::output::{Failure, eprint, lines, print, table};
 use crate::owned::{list, omitted, owned, show};
 
 #[derive(Debug, clap::Args)]
@@ -20,11 +20,16 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let status = Client::connect(arguments.socket.as_deref())?.status(PATIENCE)?;
-    let interfaces = interfaces(&status);
     if arguments.json {
-        return print(&format!("{:#}\n", Value::Array(interfaces)));
+        eprint(&omitted(&status, "vifs"));
+        return print(&format!("{:#}\n", Value::Array(interfaces(&status))));
     }
-    print(&(text(&interfaces) + &omitted(&status, "vifs")))
+    print(&page(&status))
+}
+
+fn page(status: &Value) -> String {
+    let text = text(&interfaces(status)) + &omitted(status, "vifs");
+    if text.is_empty() { "no virtual interfaces are open\n".to_owned() } else { text }
 }
 
 /// In the order of their numbers.
@@ -36,7 +41,7 @@ pub(super) fn interfaces(status: &Value) -> Vec<Value> {
 
 fn text(interfaces: &[Value]) -> String {
     if interfaces.is_empty() {
-        return "no virtual interfaces are open\n".to_owned();
+        return String::new();
     }
     let mut rows = table(&[
         "#vif",
@@ -136,7 +141,9 @@ pub(super) mod tests {
 
     #[test]
     fn nothing_and_nonsense_are_shown_as_far_as_they_go() {
-        assert!(text(&interfaces(&json!({}))).contains("no virtual interfaces"));
+        assert_eq!(page(&json!({})), "no virtual interfaces are open\n");
+        let none_fits = page(&json!({ "vifs_omitted": 7 }));
+        assert_eq!(none_fits, "and 7 more that did not fit in the answer\n");
         let odd = json!({ "engines": [{ "vifs": [3, {}] }, 4], "apps": 5 });
         assert_eq!(interfaces(&odd).len(), 1, "another version's status");
     }

@@ -62,12 +62,12 @@ impl Observer {
         self.apps.get(&channel).cloned().unwrap_or_else(|| format!("channel {channel}"))
     }
 
-    /// Frames of a capture that there was no room for.
-    pub(super) fn frames_dropped(&self, vif: u32) -> Result<u64, Failure> {
-        let status = self.client.status(PATIENCE)?;
+    /// Frames of a capture that there was no room for; nothing if the daemon does not say.
+    pub(super) fn frames_dropped(&self, vif: u32) -> Option<u64> {
+        let status = self.client.status(PATIENCE).ok()?;
         let captures = list(&status, "engines").iter().flat_map(|engine| list(engine, "captures"));
         let capture = captures.into_iter().find(|capture| capture["vif"] == vif);
-        Ok(capture.and_then(|capture| capture["frames_dropped"].as_u64()).unwrap_or(0))
+        capture.and_then(|capture| capture["frames_dropped"].as_u64())
     }
 
     fn refresh(&mut self) -> Result<(), Failure> {

@@ -1,6 +1,5 @@
 //! `clearway vif open`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use clearway_client::{Channel, Error, InterfaceAddress, MacChoice, Options, Vif,
 
 use super::observer::Observer;
 use super::packet;
-use crate::output::Failure;
+use crate::output::{Failure, eprint, write};
 use crate::stop::Stop;
 
 /// How often it is looked whether Ctrl-C has come.
@@ -121,19 +120,4 @@ fn packet_text(bytes: &[u8], time_ns: u64, hex: bool, observer: &Observer) -> St
         text += &packet::hex(bytes);
     }
     text
-}
-
-/// Writes to standard output; false if its reader has gone, who then has seen enough.
-pub(super) fn write(text: &str) -> Result<bool, Failure> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::Failed(format!("cannot write to standard output: {error}"))),
-    }
-}
-
-/// For people, beside the output proper. That nobody reads it is no failure.
-pub(super) fn eprint(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

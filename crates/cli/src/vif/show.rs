@@ -27,14 +27,26 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let interfaces = interfaces(&status);
     let number = arguments.number;
     let Some(vif) = interfaces.iter().find(|vif| vif["vif"].as_u64() == Some(number)) else {
-        return Err(Failure::Failed(format!(
-            "there is no virtual interface {number}; `clearway vif list` shows those that are open"
-        )));
+        return Err(Failure::Failed(absence(number, &status)));
     };
     if arguments.json {
         return print(&format!("{vif:#}\n"));
     }
     print(&text(vif, &interfaces, &status))
+}
+
+/// Why an interface is not in the daemon's answer.
+fn absence(number: u64, status: &Value) -> String {
+    match status["vifs_omitted"].as_u64().unwrap_or(0) {
+        0 => format!(
+            "there is no virtual interface {number}; `clearway vif list` shows those that are open"
+        ),
+        omitted => format!(
+            "virtual interface {number} is not among those that the daemon tells of, and {omitted} \
+             more did not fit in its answer; ask as the user of its app, who is told of its own \
+             only"
+        ),
+    }
 }
 
 fn text(vif: &Value, all: &[Value], status: &Value) -> String {
@@ -137,6 +149,14 @@ fn is_covered(wanted: &Filter, others: &[Filter]) -> bool {
 mod tests {
     use super::super::list::tests::status;
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_interface_that_did_not_fit_in_the_answer_is_not_said_to_be_absent() {
+        assert!(absence(9, &status()).starts_with("there is no virtual interface 9; "));
+        let text = absence(9, &json!({ "vifs_omitted": 7 }));
+        assert!(!text.contains("there is no") && text.contains("7 more did not fit"), "{text}");
+    }
 
     #[test]
     fn interface_is_shown_with_what_its_filters_mean_and_who_comes_before() {
