@@ -614,6 +614,36 @@ fn a_tcp_port_at_all_addresses_is_of_all_nics_where_its_user_may_have_it() {
     assert_eq!(host.plane.audit_rest(), Ok(()));
 }
 
+/// Another NIC may have addresses of one family only. Peers of the other do not reach it.
+#[test]
+fn a_tcp_port_is_not_refused_for_peers_that_another_nic_has_no_address_for() {
+    let mut host = Host::new(1);
+    let mut network = host.plane.nics()[0].interface.clone();
+    network.addresses.push(("fd00::1".parse().expect("an address"), 64));
+    host.plane.set_network(0, &network);
+    let place = host.attach_to(1, Some("a"));
+    let of_both: &[&str] = &["10.8.0.0/16", "fd00:8::/32"];
+    for (peers, nics) in [(of_both, &[1][..]), (&of_both[1..], &[])] {
+        let peers = peers.iter().map(|text| text.parse().expect("a prefix")).collect();
+        let open = OpenTcpPort { port: 8080, peers, ..OpenTcpPort::default() };
+        assert_eq!(host.ask(1, Request::OpenTcpPort(open)), None);
+        let spec = host.asked.iter().find_map(|(_, request)| match request {
+            EngineRequest::OpenTcpPort { spec, .. } => Some(spec),
+            _ => None,
+        });
+        assert_eq!(spec.map(|spec| &spec.nics[..]), Some(nics));
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        let Some(Reply::TcpPortOpened(opened)) = told else { panic!("{told:?}") };
+        assert_eq!(host.ask(1, Request::CloseVif(CloseVif { vif: opened.number })), None);
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        assert_eq!(told, Some(Reply::VifClosed(Empty {})));
+    }
+    host.end(1, place);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
 /// As those of raw masks can be: the answer would be larger than a packet.
 #[test]
 fn patterns_that_are_too_long_to_be_told_are_refused() {
