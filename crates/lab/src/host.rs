@@ -170,10 +170,11 @@ impl Host {
         self.lock().waiters()
     }
 
-    /// Returns when so many calls wait. It waits for threads to come so far, not for time.
+    /// Returns when so many calls wait, or nobody will use the host again. It waits for threads to
+    /// come so far, not for time.
     pub fn await_waiting(&self, count: usize) {
         let mut state = self.lock();
-        while state.waiters() < count || !state.is_quiet() {
+        while !state.is_gone && (state.waiters() < count || !state.is_quiet()) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -298,5 +299,19 @@ mod tests {
         assert!(thread.join().is_err());
         host.advance(1);
         assert_eq!(host.waiting(), 0);
+    }
+
+    #[test]
+    fn nobody_waits_for_calls_of_a_host_that_is_gone() {
+        let host = Arc::new(Host::new(Options::default()));
+        let awaiting = Arc::clone(&host);
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            awaiting.await_waiting(1);
+            done.send(())
+        });
+        host.give_up();
+        // Longer than any machine takes; it is over at once.
+        assert_eq!(is_done.recv_timeout(std::time::Duration::from_secs(60)), Ok(()));
     }
 }
