@@ -207,7 +207,17 @@ impl Host {
     pub(crate) fn wait<T>(
         &self,
         patience: Patience,
+        attempt: impl FnMut(&mut State) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.wait_and_end(patience, attempt, |_| {})
+    }
+
+    /// The same, and does what is to be done when that is over, whatever has come of it.
+    pub(crate) fn wait_and_end<T>(
+        &self,
+        patience: Patience,
         mut attempt: impl FnMut(&mut State) -> Result<T, Errno>,
+        end: impl FnOnce(&mut State),
     ) -> Result<T, Errno> {
         let mut leaving = Leaving { host: self, waiter: None };
         let mut state = self.lock();
@@ -239,6 +249,7 @@ impl Host {
                 result = Err(Errno::EBADF);
             }
         }
+        end(&mut state);
         RETURNED.set(state.now);
         drop(self.settle(state));
         result
