@@ -58,6 +58,12 @@ impl Clause {
         self.with_ports(fields::DESTINATION_PORT, ports)
     }
 
+    /// This clause, with nothing said about `field`, which is not one of ports.
+    #[must_use]
+    pub fn without(self, field: Field) -> Self {
+        Self { pattern: self.pattern.without(field), ..self }
+    }
+
     fn with_ports(self, field: Field, ports: Ports) -> Option<Self> {
         let layer = Pattern::ANY.with(fields::LAYER, Layer::Ports as u64);
         let mut clause = Self { pattern: self.pattern.intersection(&layer)?, ..self };

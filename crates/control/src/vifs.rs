@@ -375,7 +375,12 @@ impl Vifs {
             let request = vif.request(number, engine);
             self.steps.push_back(VifStep::Ask { engine, request });
         }
+        let is_answered = engines.is_empty();
         vif.stage = Stage::Opening(engines);
+        if is_answered {
+            // The engines of another NIC than the app's have ended meanwhile.
+            self.all_have(number);
+        }
     }
 
     /// An engine has taken one in, or not.

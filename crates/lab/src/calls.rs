@@ -1,5 +1,7 @@
 //! The calls that programs have for sockets, with the meaning and the errors that Linux gives them.
 
+use std::cell::RefCell;
+
 use clearway_tcp::{Family, Fault, Info, Socket};
 
 use crate::descriptors::{Descriptor, Kind};
@@ -141,7 +143,7 @@ impl Host {
         let begun = self.call(|state| {
             let socket = state.descriptors.socket(fd)?;
             let is_patient = patience != Patience::None;
-            wanted = Wanted::of(state, fd, flags)?;
+            wanted = Wanted::of(state, fd, flags, is_patient)?;
             let early = Early { has_flag, is_patient };
             state.begin_to_send(socket, bytes, sockaddr, early, &mut wanted)
         })?;
@@ -165,15 +167,15 @@ impl Host {
         flags: i32,
         mut sent: usize,
         patience: Patience,
-        mut wanted: Wanted,
+        wanted: Wanted,
     ) -> Result<usize, Errno> {
         let mut is_open = false;
-        let result = self.wait(patience, |state| {
+        let result = self.wait_to_send(patience, wanted, |state, wanted| {
             if !is_open {
                 outcome(state, fd)?;
                 is_open = true;
             }
-            write_rest(state, fd, bytes, flags, &mut sent, &mut wanted)
+            write_rest(state, fd, bytes, flags, &mut sent, wanted)
         });
         match result {
             Err(Errno::EAGAIN) if !is_open && sent == 0 => Err(Errno::EINPROGRESS),
@@ -190,11 +192,28 @@ impl Host {
         flags: i32,
         mut sent: usize,
         patience: Patience,
-        mut wanted: Wanted,
+        wanted: Wanted,
     ) -> Result<usize, Errno> {
-        let result = self
-            .wait(patience, |state| write_rest(state, fd, bytes, flags, &mut sent, &mut wanted));
+        let result = self.wait_to_send(patience, wanted, |state, wanted| {
+            write_rest(state, fd, bytes, flags, &mut sent, wanted)
+        });
         if sent > 0 { Ok(sent) } else { result.map(|()| 0) }
+    }
+
+    /// Waits with an attempt to send, and says what is `wanted` of a send that is over then,
+    /// perhaps before all of it was taken.
+    fn wait_to_send(
+        &self,
+        patience: Patience,
+        wanted: Wanted,
+        mut attempt: impl FnMut(&mut State, &mut Wanted) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let wanted = RefCell::new(wanted);
+        self.wait_and_end(
+            patience,
+            |state| attempt(state, &mut wanted.borrow_mut()),
+            |state| wanted.borrow().end(state),
+        )
     }
 
     /// Reads. `flags` are those of `recv`.
@@ -423,7 +442,7 @@ fn write_rest(
             state.store.free(extent);
             return Err(fault.into());
         }
-        wanted.on_piece(state, socket, extent);
+        wanted.on_piece(state, socket, extent, length == rest.len());
         *sent += length;
         state.has_more.retain(|other| *other != socket);
         state.has_more.extend(has_more.then_some(socket));

@@ -160,7 +160,7 @@ impl State {
                 self.store.free(extent);
                 return Err(fault.into());
             }
-            wanted.on_piece(self, socket, extent);
+            wanted.on_piece(self, socket, extent, length == bytes.len());
         }
         let is_queued = !is_early && length == bytes.len();
         Ok(if is_queued { Begun::Queued } else { Begun::Connecting(length) })

@@ -170,10 +170,11 @@ impl Host {
         self.lock().waiters()
     }
 
-    /// Returns when so many calls wait. It waits for threads to come so far, not for time.
+    /// Returns when so many calls wait, or nobody will use the host again. It waits for threads to
+    /// come so far, not for time.
     pub fn await_waiting(&self, count: usize) {
         let mut state = self.lock();
-        while state.waiters() < count || !state.is_quiet() {
+        while !state.is_gone && (state.waiters() < count || !state.is_quiet()) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -206,7 +207,17 @@ impl Host {
     pub(crate) fn wait<T>(
         &self,
         patience: Patience,
+        attempt: impl FnMut(&mut State) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        self.wait_and_end(patience, attempt, |_| {})
+    }
+
+    /// The same, and does what is to be done when that is over, whatever has come of it.
+    pub(crate) fn wait_and_end<T>(
+        &self,
+        patience: Patience,
         mut attempt: impl FnMut(&mut State) -> Result<T, Errno>,
+        end: impl FnOnce(&mut State),
     ) -> Result<T, Errno> {
         let mut leaving = Leaving { host: self, waiter: None };
         let mut state = self.lock();
@@ -238,6 +249,7 @@ impl Host {
                 result = Err(Errno::EBADF);
             }
         }
+        end(&mut state);
         RETURNED.set(state.now);
         drop(self.settle(state));
         result
@@ -298,5 +310,19 @@ mod tests {
         assert!(thread.join().is_err());
         host.advance(1);
         assert_eq!(host.waiting(), 0);
+    }
+
+    #[test]
+    fn nobody_waits_for_calls_of_a_host_that_is_gone() {
+        let host = Arc::new(Host::new(Options::default()));
+        let awaiting = Arc::clone(&host);
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            awaiting.await_waiting(1);
+            done.send(())
+        });
+        host.give_up();
+        // Longer than any machine takes; it is over at once.
+        assert_eq!(is_done.recv_timeout(std::time::Duration::from_secs(60)), Ok(()));
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Note {
     /// The number of its last byte, and what SO_TIMESTAMPING wants.
     stamp: Option<(u32, i32)>,
     has_left: bool,
+    /// The send waits for room: there may be more of it, and then nothing is told of this piece.
+    is_open: bool,
 }
 
 #[derive(Debug, Default)]
@@ -120,23 +122,34 @@ impl Notices {
 pub(crate) struct Wanted {
     is_zero_copy: bool,
     stamps: i32,
+    /// It waits for room.
+    is_patient: bool,
     /// The number of the send, once it has one.
     send: Option<u32>,
-    /// The last piece so far.
-    last: Option<Extent>,
+    /// The last piece so far, and what is to be told of it.
+    last: Option<(Extent, Note)>,
 }
 
 impl Wanted {
-    /// What a send with `flags` through a descriptor wants.
-    pub(crate) fn of(state: &State, fd: i32, flags: i32) -> Result<Self, Errno> {
+    /// What a send with `flags` through a descriptor wants, which waits for room if it
+    /// `is_patient`.
+    pub(crate) fn of(state: &State, fd: i32, flags: i32, is_patient: bool) -> Result<Self, Errno> {
         let noted = &state.descriptors.get(fd)?.noted;
         let value = |name| noted.get(&(libc::SOL_SOCKET, name)).copied().unwrap_or(0);
         let is_zero_copy = flags & libc::MSG_ZEROCOPY != 0 && value(libc::SO_ZEROCOPY) != 0;
-        Ok(Self { is_zero_copy, stamps: value(SO_TIMESTAMPING), ..Self::default() })
+        let stamps = value(SO_TIMESTAMPING);
+        Ok(Self { is_zero_copy, stamps, is_patient, ..Self::default() })
     }
 
-    /// The next piece of it has been taken: what is told is told of the last one.
-    pub(crate) fn on_piece(&mut self, state: &mut State, socket: Socket, extent: Extent) {
+    /// The next piece of it has been taken, which is the last one if it `is_end`: what is told is
+    /// told of that.
+    pub(crate) fn on_piece(
+        &mut self,
+        state: &mut State,
+        socket: Socket,
+        extent: Extent,
+        is_end: bool,
+    ) {
         if !self.is_zero_copy && self.stamps == 0 {
             return;
         }
@@ -148,12 +161,31 @@ impl Wanted {
         }
         let number = if self.stamps & WANTS_NUMBERS == 0 { 0 } else { queue.bytes.wrapping_sub(1) };
         let stamp = (self.stamps != 0).then_some((number, self.stamps));
-        if let Some(before) = self.last.replace(extent) {
+        let is_open = self.is_patient && !is_end;
+        let note = Note { socket, send: self.send, stamp, has_left: false, is_open };
+        if let Some((before, _)) = self.last.replace((extent, note)) {
             state.store.set_note(before, None);
         }
-        state
-            .store
-            .set_note(extent, Some(Note { socket, send: self.send, stamp, has_left: false }));
+        state.store.set_note(extent, Some(note));
+    }
+
+    /// The send is over: if not all of it was taken, the last piece so far is the last.
+    pub(crate) fn end(&self, state: &mut State) {
+        let Some((extent, note)) = self.last.filter(|(_, note)| note.is_open) else { return };
+        let note = Note { is_open: false, ..note };
+        let has_left = match state.store.note_mut(extent) {
+            Some(kept) => {
+                kept.is_open = false;
+                kept.has_left
+            }
+            None => {
+                state.store.notes_done.push(note);
+                state.is_alive(note.socket)
+            }
+        };
+        if has_left {
+            state.tell_departure(&note);
+        }
     }
 }
 
@@ -163,16 +195,27 @@ impl State {
         let Some(note) = self.store.note_mut(extent).filter(|note| !note.has_left) else { return };
         note.has_left = true;
         let note = *note;
-        self.stamp(&note, WANTS_SCHEDULE, Stage::Scheduled);
-        self.stamp(&note, WANTS_DEPARTURE, Stage::Departed);
+        if !note.is_open {
+            self.tell_departure(&note);
+        }
+    }
+
+    fn tell_departure(&mut self, note: &Note) {
+        self.stamp(note, WANTS_SCHEDULE, Stage::Scheduled);
+        self.stamp(note, WANTS_DEPARTURE, Stage::Departed);
+    }
+
+    fn is_alive(&self, socket: Socket) -> bool {
+        self.sockets.status(socket).is_some_and(|status| status.end.is_none())
     }
 
     /// Pieces have been given back. Those of connections that are over have not arrived.
     pub(crate) fn on_given_back(&mut self) {
         for note in std::mem::take(&mut self.store.notes_done) {
-            let is_alive =
-                self.sockets.status(note.socket).is_some_and(|status| status.end.is_none());
-            if is_alive {
+            if note.is_open {
+                continue; // its send goes on, or says so when it is over
+            }
+            if self.is_alive(note.socket) {
                 self.stamp(&note, WANTS_ARRIVAL, Stage::Arrived);
             }
             if let Some(send) = note.send {

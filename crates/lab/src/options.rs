@@ -445,7 +445,8 @@ fn timeout(value: &[u8]) -> Result<Option<u64>, Errno> {
     if !(0..1_000_000).contains(&us) {
         return Err(Errno::EDOM);
     }
-    let ns = (seconds.max(0) as u64).saturating_mul(SECOND) + us as u64 * MICROSECOND;
+    let ns = (seconds.max(0) as u64).saturating_mul(SECOND);
+    let ns = ns.saturating_add(us as u64 * MICROSECOND);
     // A negative one is over at once: the least that there is stands for that.
     let ns = if seconds < 0 { 1 } else { ns };
     Ok((ns > 0).then_some(ns))
@@ -482,4 +483,20 @@ fn retries_within(seconds: u64) -> u8 {
 
 fn seconds_of(retries: u8) -> i32 {
     (0..retries).map(|retry| (1 << retry.min(7)).min(120)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MICROSECOND, SECOND, timeout};
+
+    /// What is longer than the clock can count is as long as that, and not over at once.
+    #[test]
+    fn timeouts_may_be_as_long_as_a_timeval_can_say() {
+        let of = |seconds: i64, us: i64| timeout(&[seconds, us].map(i64::to_ne_bytes).concat());
+        assert_eq!(of(0, 0), Ok(None));
+        assert_eq!(of(2, 3), Ok(Some(2 * SECOND + 3 * MICROSECOND)));
+        assert_eq!(of(i64::MAX, 999_999), Ok(Some(u64::MAX)));
+        assert_eq!(of((u64::MAX / SECOND) as i64, 999_999), Ok(Some(u64::MAX)));
+        assert_eq!(of(-1, 0), Ok(Some(1)));
+    }
 }

@@ -128,7 +128,9 @@ impl Plane {
             if nic.is_removed || !is_served || !has_addresses || nic.may_have_vifs().is_err() {
                 continue;
             }
-            match self.accounts.grant_tcp_port(peer, open, &self.place_of_vif(index)) {
+            let place = self.place_of_vif(index);
+            let Some(open) = for_peers_of(&place.addresses, open) else { continue };
+            match self.accounts.grant_tcp_port(peer, &open, &place) {
                 Ok(grant) => grants.push((index, grant)),
                 Err(Refusal { code: Code::Denied, .. }) => {} // the addresses of other NICs only
                 Err(refusal) => return Err(refusal),
@@ -528,6 +530,15 @@ impl Granted {
         let mtu = nic.interface.mtu.into();
         VifOpened { vif: number, mac: Mac(mac), mtu, receive, transmit, copies }
     }
+}
+
+/// The same port for those of its peers that are of the family of one of `addresses`: no others
+/// reach these. `None` if there are none.
+fn for_peers_of(addresses: &[IpAddr], open: &OpenTcpPort) -> Option<OpenTcpPort> {
+    let has_family = |peer: IpAddr| addresses.iter().any(|own| own.is_ipv4() == peer.is_ipv4());
+    let mut reached = open.clone();
+    reached.peers.retain(|peers| has_family(peers.address()));
+    (open.peers.is_empty() || !reached.peers.is_empty()).then_some(reached)
 }
 
 /// The patterns of an interface, as they are in force, are in the answer to whoever opens it.

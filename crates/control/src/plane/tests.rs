@@ -506,6 +506,33 @@ fn interfaces_that_send_from_an_ethernet_address_go_with_it() {
     assert_eq!(host.plane.audit_rest(), Ok(()));
 }
 
+/// Peers go by IP addresses and ports.
+#[test]
+fn nobody_sends_for_another_from_another_ethernet_address() {
+    let mut host = Host::new(1);
+    let places = [host.attach_as(1, 0, Some("a")), host.attach_as(2, 7, Some("a"))];
+    let address = Some([10, 0, 0, 1].into());
+    let port = OpenTcpPort { address, port: 8080, ..OpenTcpPort::default() };
+    assert_eq!(host.ask(1, Request::OpenTcpPort(port)), None);
+    host.answer();
+    let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    assert!(matches!(told, Some(Reply::TcpPortOpened(_))), "{told:?}");
+    let sends = |port: u16, mac| {
+        let transmit = Some(vec![format!("src host 10.0.0.1 and tcp src port {port}")]);
+        Request::OpenVif(OpenVif { transmit, mac, ..OpenVif::default() })
+    };
+    let refused = host.ask(2, sends(8080, Some(MacChoice::Own)));
+    assert_eq!(code_of(refused), Some(Code::AddressInUse));
+    let mut network = host.plane.nics()[0].interface.clone();
+    network.mac = [2, 0, 0, 0, 0, 9];
+    host.plane.set_network(0, &network);
+    assert_eq!(code_of(host.ask(2, sends(8080, None))), Some(Code::AddressInUse));
+    assert_eq!(host.ask(2, sends(8081, Some(MacChoice::Own))), None, "that is nobody's");
+    host.answer();
+    (1..).zip(places).for_each(|(session, place)| host.end(session, place));
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
 /// Another program has taken the port while the NIC was closed.
 #[test]
 fn an_interface_whose_port_is_lost_is_closed_and_its_app_is_told() {
@@ -609,6 +636,36 @@ fn a_tcp_port_at_all_addresses_is_of_all_nics_where_its_user_may_have_it() {
         let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
         assert_eq!(told, Some(Reply::VifClosed(Empty {})));
         assert_eq!((host.claimed.len(), host.steered), (0, 0));
+    }
+    host.end(1, place);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+/// Another NIC may have addresses of one family only. Peers of the other do not reach it.
+#[test]
+fn a_tcp_port_is_not_refused_for_peers_that_another_nic_has_no_address_for() {
+    let mut host = Host::new(1);
+    let mut network = host.plane.nics()[0].interface.clone();
+    network.addresses.push(("fd00::1".parse().expect("an address"), 64));
+    host.plane.set_network(0, &network);
+    let place = host.attach_to(1, Some("a"));
+    let of_both: &[&str] = &["10.8.0.0/16", "fd00:8::/32"];
+    for (peers, nics) in [(of_both, &[1][..]), (&of_both[1..], &[])] {
+        let peers = peers.iter().map(|text| text.parse().expect("a prefix")).collect();
+        let open = OpenTcpPort { port: 8080, peers, ..OpenTcpPort::default() };
+        assert_eq!(host.ask(1, Request::OpenTcpPort(open)), None);
+        let spec = host.asked.iter().find_map(|(_, request)| match request {
+            EngineRequest::OpenTcpPort { spec, .. } => Some(spec),
+            _ => None,
+        });
+        assert_eq!(spec.map(|spec| &spec.nics[..]), Some(nics));
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        let Some(Reply::TcpPortOpened(opened)) = told else { panic!("{told:?}") };
+        assert_eq!(host.ask(1, Request::CloseVif(CloseVif { vif: opened.number })), None);
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        assert_eq!(told, Some(Reply::VifClosed(Empty {})));
     }
     host.end(1, place);
     assert_eq!(host.plane.audit_rest(), Ok(()));

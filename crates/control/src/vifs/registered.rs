@@ -2,12 +2,14 @@
 //! time, so that a request which is much work makes nobody else wait.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clearway_classify::Filter;
 use clearway_classify::registry::{
     self, CheckId, Limits, OwnerId, Registry, Reserved, UserId, VifId,
 };
+use clearway_classify::{Clause, Filter};
 use clearway_engine::{VifSpec, entries, ip};
+use clearway_wire::digest::{Field, Network, fields};
 
 use super::{Stage, VifError, VifOwner, VifStep, Vifs};
 
@@ -15,13 +17,15 @@ use super::{Stage, VifError, VifOwner, VifStep, Vifs};
 #[derive(Debug)]
 pub(super) struct Registered {
     registry: Registry,
+    /// The host's addresses there.
+    own: Vec<IpAddr>,
     /// The numbers of the interfaces that are being checked.
     checks: BTreeMap<CheckId, u32>,
 }
 
 impl Registered {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { registry: Registry::new(limits), checks: BTreeMap::new() }
+        Self { registry: Registry::new(limits), own: Vec::new(), checks: BTreeMap::new() }
     }
 
     pub(super) fn set_limits(&mut self, limits: Limits) {
@@ -39,10 +43,12 @@ impl Registered {
         let all = |filters: &[Filter]| {
             Filter::of(filters.iter().flat_map(|filter| filter.clauses().to_vec()).collect())
         };
+        let sent = spec.transmit.iter().flat_map(Filter::clauses);
+        let sent = sent.map(|clause| from_any_mac(clause, &self.own));
         let check = self.registry.begin(registry::Vif {
             owner: registered_as,
             user: UserId(owner.user),
-            send: all(&spec.transmit),
+            send: Filter::of(sent.collect()),
             receive: all(&spec.receive),
             copies: all(&spec.copies),
             priority: spec.priority,
@@ -72,7 +78,9 @@ impl Vifs {
             receive: entry.receive,
             send: entry.send,
         });
-        self.nics[nic].registered.registry.reserve(reserved.collect());
+        let registered = &mut self.nics[nic].registered;
+        registered.own = interface.addresses.iter().map(|(address, _)| *address).collect();
+        registered.registry.reserve(reserved.collect());
     }
 
     /// True if [`Vifs::advance`] has something to do.
@@ -118,5 +126,33 @@ impl Vifs {
         if let Some(id) = vif.registered.take() {
             registered.registry.remove(id);
         }
+    }
+}
+
+/// What is sent from an address of the host's, whichever Ethernet address it comes from: peers take
+/// it for the same. So nobody speaks for another from an Ethernet address of its own, nor for who
+/// has a TCP port when the NIC's has become another.
+fn from_any_mac(clause: &Clause, own: &[IpAddr]) -> Clause {
+    match source(clause) {
+        Some(source) if own.contains(&source) => clause.without(fields::MAC_SOURCE),
+        _ => *clause,
+    }
+}
+
+/// The IP address that packets come from, if the clause says all of it.
+fn source(clause: &Clause) -> Option<IpAddr> {
+    let whole = |field: Field| {
+        let (mask, value) = clause.pattern().field(field);
+        (mask == field.max()).then_some(value)
+    };
+    match whole(fields::NETWORK)? {
+        network if network == Network::Ipv4 as u64 => {
+            Some(Ipv4Addr::from_bits(whole(fields::IPV4_SOURCE)? as u32).into())
+        }
+        network if network == Network::Ipv6 as u64 => {
+            let [high, low] = [fields::IPV6_SOURCE_HIGH, fields::IPV6_SOURCE_LOW].map(whole);
+            Some(Ipv6Addr::from_bits(u128::from(high?) << 64 | u128::from(low?)).into())
+        }
+        _ => None,
     }
 }

@@ -502,6 +502,24 @@ fn a_tcp_port_of_two_nics_goes_with_its_app() {
     }
 }
 
+/// The engines of the other NIC end before they are asked: nobody waits for their answers.
+#[test]
+fn a_tcp_port_is_opened_although_another_nic_has_no_engine_any_more() {
+    for answers in 0..=2 {
+        let mut host = Host::new();
+        let (number, _) = open_on_both(&mut host, owner(0, 2));
+        host.work();
+        (0..answers).for_each(|_| host.answer());
+        (3..ENGINES).for_each(|engine| host.end(engine));
+        host.settle();
+        assert_eq!(host.opened, [number]);
+        host.check();
+        host.forget(0, 2);
+        host.settle();
+        host.check_empty();
+    }
+}
+
 #[test]
 fn an_app_has_a_tcp_port_once() {
     let mut host = Host::new();

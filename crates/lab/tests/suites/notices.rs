@@ -100,6 +100,39 @@ fn times_of_bytes() {
     assert_eq!(told(&script), Err(Errno::EAGAIN));
 }
 
+/// The stages of bytes, and which these are: see `times_of_bytes`.
+fn stages(script: &Script) -> Vec<(u32, u32)> {
+    let stage = |message: Message| {
+        let [_, _, info, data] = words(&message.control[1]);
+        (info, data)
+    };
+    std::iter::from_fn(|| told(script).ok()).map(stage).collect()
+}
+
+/// A write that waits for room is taken in pieces: what is told is told of its last byte, or of the
+/// last that was taken.
+#[test]
+fn times_of_a_write_that_waits_for_room() {
+    let script = || {
+        let script = blocking().play("option 4 sndbuf 2000 = 0; timeout 4 snd 100 = 0");
+        let value: i32 = 2 | 16 | 128 | 256 | 512;
+        let host = &script.host;
+        host.setsockopt(4, libc::SOL_SOCKET, SO_TIMESTAMPING, &value.to_ne_bytes()).unwrap();
+        script.play("begin write 4 3000; > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1")
+    };
+    let whole = script().play(
+        "+0.05 < . 1:1(0) ack 2001 win 10000; > P. 2001:3001(1000) ack 1
+         end = 3000",
+    );
+    assert_eq!(stages(&whole), [(1, 2999), (0, 2999)]);
+    let whole = whole.play("+0.05 < . 1:1(0) ack 3001 win 10000");
+    assert_eq!(stages(&whole), [(2, 2999)]);
+    let part = script().play("+0.1 end = 2000");
+    assert_eq!(stages(&part), [(1, 1999), (0, 1999)]);
+    let part = part.play("< . 1:1(0) ack 2001 win 10000");
+    assert_eq!(stages(&part), [(2, 1999)]);
+}
+
 /// Linux: how many bytes there are after those that were read; the end counts as one.
 #[test]
 fn what_is_left_to_read() {
