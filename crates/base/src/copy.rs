@@ -15,9 +15,11 @@ pub const COPY_BYTES: usize = 1984;
 /// If they are not of one length.
 #[inline]
 pub fn copy(into: &mut [u8], from: &[u8]) {
-    if from.len() <= COPY_BYTES {
-        return into.copy_from_slice(from);
-    }
+    if from.len() <= COPY_BYTES { into.copy_from_slice(from) } else { copy_in_pieces(into, from) }
+}
+
+#[inline(never)]
+fn copy_in_pieces(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len(), "a copy has another length");
     for (into, from) in into.chunks_mut(COPY_BYTES).zip(from.chunks(COPY_BYTES)) {
         into.copy_from_slice(from);

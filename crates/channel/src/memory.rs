@@ -450,6 +450,20 @@ impl Bytes {
 /// As for [`NonNull::copy_to_nonoverlapping`].
 #[inline]
 unsafe fn copy_bytes(from: NonNull<u8>, to: NonNull<u8>, length: usize) {
+    // SAFETY: the caller's promise, for both.
+    unsafe {
+        if length <= COPY_BYTES {
+            from.copy_to_nonoverlapping(to, length);
+        } else {
+            copy_in_pieces(from, to, length);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`copy_bytes`].
+#[inline(never)]
+unsafe fn copy_in_pieces(from: NonNull<u8>, to: NonNull<u8>, length: usize) {
     let mut done = 0;
     while length - done > COPY_BYTES {
         // SAFETY: these are among the bytes of which the caller has promised all.

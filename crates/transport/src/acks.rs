@@ -13,11 +13,9 @@ pub(crate) const RANGES_MAX: usize = 32;
 /// sender may have in flight, so that old gaps do not travel in acknowledgements for ever.
 const REORDERING_MAX: u64 = 2 * PACKETS_IN_FLIGHT_MAX as u64;
 /// RFC 9000, 13.2.2 acknowledges every second packet; LAN round trips are so short that bytes
-/// count more: an acknowledgement each 64 KB, or for as many packets of 1400 bytes. A sender whose
-/// window is smaller asks for more of them. Half of that sent an acknowledgement in front of each
-/// answer to a message of 32 KB.
-const UNACKNOWLEDGED_BYTES_MAX: u32 = 64 * 1024;
-const UNACKNOWLEDGED_PACKETS_MAX: u32 = 48;
+/// count more: an acknowledgement each 32 KB or 16 packets.
+const UNACKNOWLEDGED_BYTES_MAX: u32 = 32 * 1024;
+const UNACKNOWLEDGED_PACKETS_MAX: u32 = 16;
 
 /// The packets that arrived, and when the peer must hear of it.
 #[derive(Debug)]
