@@ -194,6 +194,11 @@ fn remove_stale(path: &Path) -> Result<(), Error> {
             })
         }
         Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(rustix::io::Errno::ACCESS) => Err(in_use(
+            "is another user's, so that nobody can say here whether its daemon is running",
+            "stop that daemon, or remove the file if there is none, or choose another path with \
+             [control] socket or CLEARWAY_SOCKET",
+        )),
         _ => Err(in_use(
             "belongs to a daemon that is running",
             "stop that daemon, or choose another path with [control] socket or CLEARWAY_SOCKET",

@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
     /// Show the summary only
     #[arg(long, short)]
     pub(super) quiet: bool,
-    /// Seconds to wait for the answer to each probe
-    #[arg(long, short = 'W', default_value_t = 2.0, value_parser = seconds)]
+    /// Seconds to wait for the answer to each probe, at least 0.001
+    #[arg(long, short = 'W', default_value_t = 2.0, value_parser = patience)]
     timeout: f64,
     /// Ask for a daemon that has another UDP port than the local one, which no connection could be
     /// made to
@@ -60,6 +60,18 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn patience(text: &str) -> Result<f64, String> {
+    match seconds(text) {
+        Ok(value) if value >= 0.001 => Ok(value),
+        _ => Err("give seconds from 0.001 to 60".to_owned()),
+    }
+}
+
+/// In milliseconds, in which the daemon is told, and no less than was asked for.
+fn duration(seconds: f64) -> Duration {
+    Duration::from_millis((seconds * 1e3).ceil() as u64)
+}
+
 impl Arguments {
     pub(super) fn count(&self) -> u32 {
         match self.count {
@@ -77,11 +89,11 @@ impl Arguments {
 
     pub(super) fn interval(&self) -> Duration {
         let default = if self.flood { FLOOD_INTERVAL } else { INTERVAL };
-        self.interval.map_or(default, Duration::from_secs_f64)
+        self.interval.map_or(default, duration)
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        Duration::from_secs_f64(self.timeout)
+        duration(self.timeout)
     }
 
     /// True if what is asked for is certainly no packet.
@@ -118,10 +130,24 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused() {
-        for words in
-            ["-s 23 h", "-s 8388609 h", "-i -1 h", "-i NaN h", "-W 61 h", "--udp-port 0 h", ""]
-        {
+        for words in [
+            "-s 23 h",
+            "-s 8388609 h",
+            "-i -1 h",
+            "-i NaN h",
+            "-W 61 h",
+            "-W 0.0005 h",
+            "--udp-port 0 h",
+            "",
+        ] {
             arguments(words).expect_err(words);
         }
+    }
+
+    #[test]
+    fn no_time_is_cut_short() {
+        let quick = arguments("-i 0.0004 -W 0.0015 h").expect("a quick one");
+        let ms = Duration::from_millis;
+        assert_eq!((quick.interval(), quick.timeout()), (ms(1), ms(2)));
     }
 }

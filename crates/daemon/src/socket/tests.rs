@@ -52,6 +52,28 @@ fn socket_of_a_live_daemon_is_left_alone() {
         .expect("the first still listens");
 }
 
+/// Who may not connect to it cannot find out, and does not claim to know.
+#[test]
+fn socket_that_only_another_user_may_connect_to_is_left_alone() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new("others");
+    let path = scratch.0.join("control.sock");
+    drop(new_socket().map(|dead| bind(&dead, &SocketAddrUnix::new(&path).expect("an address"))));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is there");
+    let error = std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+            Listener::bind(&path, &Policy::default()).expect_err("not to be known").to_string()
+        });
+        work.join().expect("it does not panic")
+    });
+    assert!(error.contains("another user's") && error.contains("remove the file"), "{error}");
+    assert!(path.exists());
+}
+
 /// Between `bind` and `listen`, its socket answers as that of a dead one.
 #[test]
 fn a_daemon_that_starts_at_the_same_time_is_left_alone() {
