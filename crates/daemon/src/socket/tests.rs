@@ -60,7 +60,8 @@ fn socket_that_only_another_user_may_connect_to_is_left_alone() {
     }
     let scratch = Scratch::new("others");
     let path = scratch.0.join("control.sock");
-    drop(new_socket().map(|dead| bind(&dead, &SocketAddrUnix::new(&path).expect("an address"))));
+    let dead = new_socket().expect("a socket");
+    bind(&dead, &SocketAddrUnix::new(&path).expect("an address")).expect("bound");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is there");
     let error = std::thread::scope(|scope| {
         let work = scope.spawn(|| {
