@@ -1,7 +1,7 @@
 //! Copies of many bytes.
 
-/// What one call of `memcpy` copies at most: who copies more does so in pieces of this, as
-/// [`copy`] does.
+/// What one call of `memcpy` copies at most where messages and packets are copied: more goes in
+/// pieces of this, as [`copy`] does.
 ///
 /// For more than 2 KiB or so the C library has one instruction (`rep movsb`). Where the target is
 /// up to 31 bytes further within its page than the source, that takes sixteen times as long on
